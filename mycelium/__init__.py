@@ -1,0 +1,1 @@
+"""Mycelium: one learned model for any electrical distribution feeder."""

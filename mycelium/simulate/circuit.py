@@ -1,0 +1,301 @@
+"""One network (or record variant) compiled once in a worker process, then edited and solved again for every case.
+
+Every day starts canonically: recorded taps, steps and stored energy, positions and phases of the case, controls
+reset, the zero-load solution. So the order of cases cannot matter. What the engine keeps between days and does not
+reset by itself is reset here; each such line says so.
+
+Days are steady states, one per hour. Meters and monitors are never created (``dss_script`` leaves them out), fuses,
+reclosers, relays, switch controls and storage controllers are disabled: positions are the case's, storage follows
+the day's profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from dss import DSSException
+
+from mycelium.engine import Engine
+from mycelium.grid.check import DER_CLASS, element_slices, map_nodes
+from mycelium.grid.dss_script import Script, read_script
+from mycelium.grid.grid import Configuration
+from mycelium.grid.read_opendss import read_circuit
+from mycelium.schema import HIDDEN_MARK, HOURS, DerKind
+from mycelium.simulate.cases import Case, CaseSpace
+from mycelium.simulate.day import Day, source_currents
+from mycelium.simulate.energised import energised
+from mycelium.simulate.engine_fault import EngineFault
+from mycelium.simulate.shapes import OwnShapes, bind_shapes
+from mycelium.simulate.variant import Variant, with_variant
+
+Complex = npt.NDArray[np.complex128]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_NEVER_ACT = ("Fuse", "Recloser", "Relay", "SwtControl", "StorageController")
+
+
+class Rejection(Exception):
+    """A case that cannot be a sample: its message is the reason, recorded and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hour:
+    """What is read after each hour's solve."""
+
+    v: Complex
+    consumer: Complex
+    der: Complex
+    tap_pu: Floats
+    steps: npt.NDArray[np.int16]
+
+
+class Circuit:
+    """A compiled network ready to simulate days.
+
+    Attributes:
+        grid, recorded, report: What was imported.
+        space: What cases can draw.
+        own_shapes: The network's own load shapes.
+    """
+
+    def __init__(self, script: Script, variant: Variant | None = None) -> None:
+        if variant is not None:
+            script = with_variant(script, variant)
+        self.engine = Engine(script)
+        self.grid, self.recorded, self.report = read_circuit(script, self.engine)
+        self.space = CaseSpace.of(self.grid, self.recorded)
+        self._prepare()
+
+    @staticmethod
+    def open(master: Path, root: Path | None = None) -> Circuit:
+        """Compile the published network."""
+        return Circuit(read_script(master, root))
+
+    # ---- preparation -------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        engine, alt = self.engine, self.engine.alt
+        for name in _NEVER_ACT:
+            if len(getattr(alt, name)):
+                engine.command(f"batchedit {name}..* enabled=no")
+        if len(alt.CapControl):
+            # The engine never resets the time a capacitor last opened; without dead time it cannot matter.
+            engine.command("batchedit capcontrol..* deadtime=0")
+        if len(alt.Load):
+            engine.command("batchedit load..* status=variable")
+        self.own_shapes = OwnShapes.read(engine, self.grid)
+        self.demand = bind_shapes(engine, self.grid)
+        self._fault = EngineFault(engine, self.grid)
+        self._place_switches()
+        self._recorded_energy = {str(s.Name): float(s.pctStored) for s in alt.Storage}
+        self._phase_now = self.recorded.group_phase.copy()
+        self._der_off: set[str] = set()
+        self._names: list[str] = []
+        engine.set_canonical()
+        self._load_slices = self._slices("Load", self.grid.consumer["name"].tolist())
+        self._der_slices = {
+            kind: self._slices(DER_CLASS[kind], self.grid.der["name"][self.grid.der["kind"] == kind].tolist())
+            for kind in DerKind
+        }
+        self._warm_up()
+
+    def _place_switches(self) -> None:
+        """Enable every switch, with both ends open: an open switch then contributes nothing and keeps its buses."""
+        for name in self.grid.line["name"].iloc[self.grid.switches]:
+            self.engine.command(f"line.{name}.enabled=yes")
+            self._set_switch(name, is_open=True)
+        self._open_now = np.ones(len(self.grid.switches), dtype=bool)
+
+    def _set_switch(self, name: str, is_open: bool) -> None:
+        verb = "open" if is_open else "close"
+        self.engine.command(f"{verb} line.{name} 1")
+        self.engine.command(f"{verb} line.{name} 2")
+
+    def _slices(self, engine_class: str, names: list[str]) -> Ints:
+        """Places of the named elements' terminal currents in the class's flat array. [item]"""
+        batch = getattr(self.engine.alt, engine_class)
+        if not names or not len(batch):
+            return np.zeros(0, dtype=np.int64)
+        place, start = element_slices(batch)
+        return np.concatenate([np.arange(start[place[name]], start[place[name] + 1]) for name in names])
+
+    def _warm_up(self) -> None:
+        """Solve once with every spare element in place, so that the first case meets the state any later one does."""
+        self._reset(self.recorded)
+        self.engine.command("set controlmode=off")
+        self._fault.apply_all()
+        try:
+            self.engine.command("solve")
+        except DSSException:
+            pass  # the case itself will say why it cannot be solved
+        self._fault.clear()
+
+    # ---- a day -------------------------------------------------------------------------------------------------
+
+    def solve(self, case: Case) -> Day:
+        """Simulate a case hour by hour; raises Rejection with a reason if it cannot be a sample."""
+        live = energised(self.grid, case.configuration)
+        customer = self.grid.wiring.nodes_of("consumer", case.configuration.group_phase)
+        if not np.any(live[customer[customer >= 0]]):
+            raise Rejection("dead feeder: no customer is supplied")
+        self._isolate_ders(live, case.configuration)
+        self.demand.set(case.profile)
+        self._reset(case.configuration)
+        hours = [self._solve_hour(hour) for hour in range(HOURS - 1)]
+        self.engine.command("set controlmode=off")
+        try:
+            if case.fault is not None:
+                self._fault.apply(case.fault, case.configuration)
+            hours.append(self._solve_hour(HOURS - 1))
+            interior = self._fault.interior_voltages(case.fault)
+        finally:
+            self._fault.clear()
+        day = Day(
+            v=np.stack([hour.v for hour in hours]),
+            v_interior=interior,
+            tap_pu=np.stack([hour.tap_pu for hour in hours]),
+            capacitor_steps=np.stack([hour.steps for hour in hours]),
+            consumer_current=np.stack([hour.consumer for hour in hours]),
+            der_current=np.stack([hour.der for hour in hours]),
+            source_current=np.zeros((HOURS, 0), dtype=np.complex128),
+            energised=live,
+            switch_open=case.configuration.switch_open,
+            group_phase=case.configuration.group_phase,
+            fault=case.fault,
+            network=case.network,
+            seed=case.seed,
+            number=case.number,
+            variant=case.variant,
+            day_of_year=case.profile.day_of_year,
+            solver="engine",
+        )
+        return source_currents(day, self.grid)
+
+    def _solve_hour(self, hour: int) -> _Hour:
+        solution = self.engine.dss.ActiveCircuit.Solution
+        try:
+            solution.Solve()
+        except DSSException as error:
+            raise Rejection(f"hour {hour}: {_first_sentence(error)}") from None
+        if not solution.Converged:
+            raise Rejection(f"hour {hour}: the power flow did not converge")
+        v = self._voltages()
+        if not np.all(np.isfinite(v)):
+            raise Rejection(f"hour {hour}: the power flow gave no finite voltages")
+        der = [self._currents(DER_CLASS[kind], self._der_slices[kind]) for kind in DerKind]
+        return _Hour(
+            v, self._currents("Load", self._load_slices), np.concatenate(der), self._taps(), self._steps()
+        )
+
+    def _voltages(self) -> Complex:
+        names = self.engine.alt.YNodeOrder()
+        if names != self._names:
+            self._names = names
+            self._to_grid = map_nodes([str(name).lower() for name in names], self.grid)
+        return np.asarray(self._to_grid(self.engine.voltages()))
+
+    def _currents(self, engine_class: str, places: Ints) -> Complex:
+        if not len(places):
+            return np.zeros(0, dtype=np.complex128)
+        return np.asarray(getattr(self.engine.alt, engine_class).Currents(), dtype=np.complex128)[places]
+
+    def _taps(self) -> Floats:
+        alt, winding = self.engine.alt, self.grid.winding.iloc[self.grid.regulated]
+        owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
+        return np.array(
+            [alt.Transformer[name].Taps[number - 1] for name, number in zip(owner, winding["number"], strict=True)],
+            dtype=np.float64,
+        )
+
+    def _steps(self) -> npt.NDArray[np.int16]:
+        alt = self.engine.alt
+        return np.array(
+            [np.sum(np.asarray(alt.Capacitor[name].States) > 0) for name in self.grid.capacitor["name"]],
+            dtype=np.int16,
+        )
+
+    # ---- canonical start ---------------------------------------------------------------------------------------
+
+    def _reset(self, configuration: Configuration) -> None:
+        """Bring the engine to the start of a day in this configuration."""
+        self._set_positions(configuration)
+        self._set_phases(configuration)
+        engine = self.engine
+        engine.command("reset controls")
+        for kind in ("RegControl", "CapControl"):
+            for control in getattr(engine.alt, kind):
+                engine.command(f"{kind}.{control.Name}.reset=yes")
+        engine.dss.ActiveCircuit.CtrlQueue.ClearQueue()
+        winding = self.grid.winding.iloc[self.grid.regulated]
+        owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
+        for name, number, tap in zip(owner, winding["number"], configuration.tap_pu, strict=True):
+            engine.command(f"transformer.{name}.wdg={number} tap={float(tap)!r}")
+        for name, steps, size in zip(
+            self.grid.capacitor["name"], configuration.capacitor_steps, self.grid.capacitor["steps"], strict=True
+        ):
+            # A control opens a capacitor's terminal besides its states: both are set, the typed property is not enough.
+            states = " ".join("1" if k < steps else "0" for k in range(size))
+            engine.command(f"close capacitor.{name} 1")
+            engine.command(f"capacitor.{name}.states=[{states}]")
+        for name, stored in self._recorded_energy.items():
+            engine.command(f"storage.{name}.%stored={stored!r} state=idling")
+        engine.command("set mode=daily")  # also makes the next solve start from the zero-load solution
+        engine.command("set number=1")
+        engine.command("set controlmode=static")
+        # Loads stay in Y as they were when Y was last built, which moves the last digits: build it anew.
+        engine.command("buildy")
+
+    def _set_positions(self, configuration: Configuration) -> None:
+        names = self.grid.line["name"].to_numpy()[self.grid.switches]
+        for k in np.flatnonzero(configuration.switch_open != self._open_now):
+            self._set_switch(str(names[k]), bool(configuration.switch_open[k]))
+        self._open_now = configuration.switch_open.copy()
+
+    def _set_phases(self, configuration: Configuration) -> None:
+        changed = np.flatnonzero(configuration.group_phase != self._phase_now)
+        if not len(changed):
+            return
+        phase = configuration.group_phase
+        for table, element_class, ends in (("line", "line", 2), ("consumer", "load", 1), ("der", "", 1)):
+            frame = self.grid.tables[table]
+            for row in np.flatnonzero(np.isin(frame["group"].to_numpy(), changed)):
+                record = frame.iloc[row]
+                kind = element_class or DER_CLASS[DerKind(record["kind"])]
+                for end in range(1, ends + 1):
+                    text = self._tied_to(record, end, phase)
+                    if text:
+                        self.engine.command(f"{kind}.{record['name']}.bus{end}={text}")
+        self._phase_now = phase.copy()
+
+    def _tied_to(self, record: object, end: int, phase: npt.NDArray[np.int8]) -> str:
+        """Bus string of a hidden conductor's end at a known bus; empty elsewhere."""
+        bus = int(record[f"bus{end}"])  # type: ignore[index]
+        conductors = str(record[f"conductors{end}"])  # type: ignore[index]
+        if self.grid.wiring.hidden_bus[bus] or HIDDEN_MARK not in conductors:
+            return ""
+        slot = int(phase[int(record["group"])]) + 1  # type: ignore[index]
+        return f"{self.grid.bus['name'].iat[bus]}.{conductors.replace(HIDDEN_MARK, str(slot))}"
+
+    def _isolate_ders(self, live: npt.NDArray[np.bool_], configuration: Configuration) -> None:
+        """Generators in a dead part trip (anti-islanding)."""
+        t = self.grid.wiring.terminals["der"]
+        node = self.grid.wiring.nodes_of("der", configuration.group_phase)
+        fed = np.zeros(len(self.grid.der), dtype=bool)
+        fed[t.row[(node >= 0) & live[node]]] = True
+        off = {
+            f"{DER_CLASS[DerKind(kind)]}.{name}"
+            for kind, name, on in zip(self.grid.der["kind"], self.grid.der["name"], fed, strict=True)
+            if not on
+        }
+        for element in off ^ self._der_off:
+            self.engine.command(f"{element}.enabled={'no' if element in off else 'yes'}")
+        self._der_off = off
+
+
+def _first_sentence(error: DSSException) -> str:
+    return " ".join(str(error).split()).split(". ")[0][:200]
+

@@ -1,0 +1,252 @@
+"""Batched fixed-point power flow for days on which no control acts.
+
+Every step of a day solves Y V = I(sources) - I(loads at V) - I(generators at V) by iterating on V, with one
+factorisation of Y for all of them; sources are Norton equivalents inside Y. Y has no part of the loads in it, so it
+serves any demand.
+
+Nodes that no source reaches through the nonzero entries of Y are dead: 0 V exactly, and not in the matrix. Nodes that
+are reached, but not tied to ground by anything (a delta winding without the engine's ``ppm_antifloat``), have no
+voltage of their own: elimination loses their last pivot to rounding. They are held by a conductance of 1e-9 of their
+diagonal, which sets their mean voltage near ground and leaves differences of voltage alone; ``floating`` names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csc_array, csr_array
+from scipy.sparse.csgraph import connected_components
+
+from mycelium.grid.admittance import Admittance
+from mycelium.schema import ElementKind
+from mycelium.simulate import fixed_point_kernel as kernel
+from mycelium.simulate.load_model import LoadModel
+
+Complex = npt.NDArray[np.complex128]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+TOLERANCE = 1e-9
+MAX_ITERATIONS = 100
+
+
+@dataclass(frozen=True)
+class FixedPointResult:
+    """A solved day.
+
+    Attributes:
+        v: Node voltages, V. [hour, node]
+        iterations: Iterations until converged, 0 where not. [hour]
+        converged: Whether the voltage change fell below the tolerance. [hour]
+        load_currents: Currents from the network into the terminal conductors of consumers, A. [hour, item]
+        der_currents: The same for ders, A. [hour, item]
+    """
+
+    v: Complex
+    iterations: Ints
+    converged: Flags
+    load_currents: Complex
+    der_currents: Complex
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """What depends on structure alone: which nodes are solved, in which order, and where the factors have entries.
+
+    Attributes:
+        node: Live nodes. [live node]
+        pointer, column: Pattern of the matrix of live nodes, by rows. [live node + 1], [entry]
+        passive: Live nodes without a load or generator. [live node]
+        order, place: Live node of every place, and back. [place], [live node]
+        n_first: Places that do not take part in the iteration.
+        lower, lower_column, upper, upper_column: Patterns of the factors, by rows.
+    """
+
+    node: Ints
+    pointer: Ints
+    column: Ints
+    passive: Flags
+    order: Ints
+    place: Ints
+    n_first: int
+    lower: Ints
+    lower_column: Ints
+    upper: Ints
+    upper_column: Ints
+
+    @staticmethod
+    def of(node: Ints, pointer: Ints, column: Ints, passive: Flags) -> _Pattern:
+        row = np.repeat(np.arange(len(node)), np.diff(pointer))
+        off = row != column
+        counts = np.bincount(row[off], minlength=len(node))
+        order, n_first, start, count, pool = kernel.eliminate(
+            np.concatenate([[0], np.cumsum(counts)]), column[off], passive, kernel.FILL_PER_EDGE
+        )
+        place, *factors = kernel.factor_pattern(order, start, count, pool)
+        return _Pattern(node, pointer, column, passive, order, place, n_first, *factors)
+
+    def fits(self, node: Ints, pointer: Ints, column: Ints, passive: Flags) -> bool:
+        return (
+            np.array_equal(self.node, node)
+            and np.array_equal(self.pointer, pointer)
+            and np.array_equal(self.column, column)
+            and np.array_equal(self.passive, passive)
+        )
+
+
+class FixedPoint:
+    """A network prepared for solving any number of days in one configuration.
+
+    Attributes:
+        admittance: The network.
+        loads, ders: Models of its consumers and ders.
+        dead: Nodes that no source reaches. [node]
+        floating: Nodes held only by the tiny shunt, one for each part that nothing ties to ground.
+    """
+
+    def __init__(
+        self,
+        admittance: Admittance,
+        loads: LoadModel,
+        ders: LoadModel,
+        extra: csc_array | None = None,
+        like: FixedPoint | None = None,
+    ) -> None:
+        """Factorise.
+
+        Args:
+            admittance: B and Y of the network.
+            loads: Model of its consumers.
+            ders: Model of its ders.
+            extra: Admittances to add to Y, such as those of a fault, S. [node, node]
+            like: Prepared for the same grid: where the pattern is the same, ordering is taken over from it.
+        """
+        self.admittance, self.loads, self.ders = admittance, loads, ders
+        self._connect(like, _sum(admittance.nodal, extra))
+        self._attach()
+
+    def _connect(self, like: FixedPoint | None, nodal: csc_array) -> None:
+        """Find the live nodes, order and factorise them."""
+        grid, phases = self.admittance.grid, self.admittance.configuration.group_phase
+        self._load_node = grid.wiring.nodes_of("consumer", phases)
+        self._der_node = grid.wiring.nodes_of("der", phases)
+        sources = self.admittance.layout.first_row[ElementKind.SUBSTATION]
+        source_node = self.admittance.node[sources[0] : sources[-1]]
+        rows = _by_rows(nodal)
+        self.dead = _dead(rows, source_node[source_node >= 0])
+        node = np.flatnonzero(~self.dead)
+        if len(node) < len(self.dead):
+            rows = rows[node][:, node]
+        pointer, column = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+        active = np.zeros(len(self.dead) + 1, dtype=bool)  # ground, -1, is the last
+        active[self._load_node], active[self._der_node] = True, True
+        key = (node, pointer, column, ~active[node])
+        pattern = like._pattern if like is not None and like._pattern.fits(*key) else _Pattern.of(*key)
+        self._pattern = pattern
+        self._below, self._above, self._inverse, floating = kernel.factorise(
+            pointer, column, rows.data.astype(np.complex128), pattern.order, pattern.place,
+            pattern.lower, pattern.lower_column, pattern.upper, pattern.upper_column,
+        )  # fmt: skip
+        self.floating = node[pattern.order[floating]]
+
+    def _attach(self) -> None:
+        """Eliminate the sources, and tie loads and ders to the rows that iterate."""
+        pattern, grid = self._pattern, self.admittance.grid
+        solved = pattern.node[pattern.order]
+        first = pattern.n_first
+        b = self.admittance.source_currents()[solved]
+        kernel.forward_one(first, pattern.lower, pattern.lower_column, self._below, b)
+        self._passive, self._base = b[:first].copy(), b[first:].copy()
+        self._per_base = 1.0 / (1e3 * grid.bus["base_kv"].to_numpy()[grid.wiring.bus[solved[first:]]])
+        row = np.full(len(self.dead) + 1, len(self._base))  # ground and dead nodes share the last row, at 0 V
+        row[solved[first:]] = np.arange(len(self._base))
+        self._load_row, self._der_row = row[self._load_node], row[self._der_node]
+        parts = ((self.loads, self._load_row), (self.ders, self._der_row))
+        self._start = np.concatenate([rows[model.from_item] for model, rows in parts])
+        self._end = np.concatenate([rows[model.to_item] for model, rows in parts])
+        self._model = np.concatenate([self.loads.model, self.ders.model])
+        self._parameters = np.concatenate([self.loads.parameters, self.ders.parameters])
+        self._base_v = np.concatenate([self.loads.base_v, self.ders.base_v])
+        no_load = np.zeros((len(self._base) + 1, 2, 1))
+        nothing = np.zeros((self.loads.n_branches + self.ders.n_branches, 1))
+        self._iterate(no_load, nothing, nothing, np.zeros(len(nothing)), np.inf, 1)
+        self._no_load = no_load
+
+    def _iterate(
+        self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int
+    ) -> Ints:
+        pattern = self._pattern
+        return kernel.iterate(
+            v, self._base, pattern.n_first,
+            pattern.lower, pattern.lower_column, self._below,
+            pattern.upper, pattern.upper_column, self._above, self._inverse,
+            self._start, self._end, self._model, self._parameters, self._base_v, p, q, fixed,
+            self._per_base, tolerance, max_iterations,
+        )  # fmt: skip
+
+    def solve(
+        self,
+        p_kw: Floats,
+        q_kvar: Floats,
+        der_p_kw: Floats,
+        der_q_kvar: Floats,
+        tolerance: float = TOLERANCE,
+        max_iterations: int = MAX_ITERATIONS,
+    ) -> FixedPointResult:
+        """Solve all hours at once, starting from the network without loads.
+
+        Args:
+            p_kw, q_kvar: Power of each load at nominal voltage. [hour, load]
+            der_p_kw, der_q_kvar: Power each der feeds into the network. [hour, der]
+            tolerance: Largest voltage change of an iteration, per unit, at which an hour has converged. It is looked
+                at where loads and generators are: all other voltages are linear in these.
+            max_iterations: After these, what has not converged is reported as such.
+        """
+        p, q, fixed = self.loads.demand(p_kw, q_kvar)
+        der_p, der_q, der_fixed = self.ders.demand(der_p_kw, der_q_kvar)
+        pattern, n_hours = self._pattern, len(p_kw)
+        v = np.repeat(self._no_load, n_hours, axis=2)
+        iterations = self._iterate(
+            v, np.concatenate([p, der_p]), np.concatenate([q, der_q]), np.concatenate([fixed, der_fixed]),
+            tolerance, max_iterations,
+        )  # fmt: skip
+        everywhere = np.zeros((n_hours, len(self.dead)), dtype=np.complex128)
+        kernel.recover(
+            v, self._passive, pattern.node[pattern.order], pattern.upper, pattern.upper_column,
+            self._above, self._inverse, everywhere,
+        )  # fmt: skip
+        return FixedPointResult(
+            v=everywhere,
+            iterations=iterations,
+            converged=(iterations > 0) & np.isfinite(v.sum(axis=(0, 1))),
+            load_currents=self.loads.currents(v[self._load_row], p, q, fixed),
+            der_currents=self.ders.currents(v[self._der_row], der_p, der_q, der_fixed),
+        )
+
+
+def _sum(nodal: csc_array, extra: csc_array | None) -> csc_array:
+    return nodal if extra is None else csc_array(nodal + extra)
+
+
+def _by_rows(nodal: csc_array) -> csr_array:
+    """The matrix by rows, entries added where the pattern is not symmetric."""
+    rows = csr_array(nodal)
+    if np.array_equal(rows.indptr, nodal.indptr) and np.array_equal(rows.indices, nodal.indices):
+        return rows
+    twin = csr_array((np.zeros_like(nodal.data), nodal.indices, nodal.indptr), shape=nodal.shape)
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    column = np.repeat(np.arange(rows.shape[0]), np.diff(twin.indptr))
+    entries = (np.concatenate([rows.data, twin.data]), (np.concatenate([row, column]), np.concatenate([rows.indices, twin.indices])))
+    return csr_array(coo_array(entries, shape=rows.shape))
+
+
+def _dead(rows: csr_array, source_node: Ints) -> Flags:
+    """Nodes that no chain of nonzero admittances joins to a source. [node]"""
+    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    joined = rows.data != 0
+    pattern = coo_array((joined[joined], (row[joined], rows.indices[joined])), shape=rows.shape)
+    _, label = connected_components(pattern, directed=False)
+    return ~np.isin(label, label[source_node])

@@ -1,0 +1,90 @@
+"""A network as the simulator sees it: its variants, compiled as needed, and its cases."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+from mycelium.grid.dss_script import Script, read_script
+from mycelium.simulate.builtin_profiles import BuiltinProfiles
+from mycelium.simulate.cases import Case, CaseMix, draw_configuration, draw_fault, draw_variant
+from mycelium.simulate.circuit import Circuit
+from mycelium.simulate.day import Day
+from mycelium.simulate.profile_own import OwnProfiles
+from mycelium.simulate.profiles import ProfileSource
+from mycelium.simulate.seeds import generator
+from mycelium.simulate.shapes import day_request
+from mycelium.simulate.variant import Variant, make_variant, n_variants
+
+_CIRCUITS_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSource:
+    """Where a network comes from; small enough to be sent to a worker.
+
+    Attributes:
+        name: Its name: cases are drawn from it.
+        master: Main OpenDSS file.
+        root: Folder that bounds what may be read; the master's own if not given.
+    """
+
+    name: str
+    master: Path
+    root: Path | None = None
+
+
+class Network:
+    """Compiles the published network once, its variants on demand, and simulates numbered cases."""
+
+    def __init__(self, source: NetworkSource, mix: CaseMix, profiles: ProfileSource | None = None) -> None:
+        """Compile the published network.
+
+        Args:
+            source: Where it comes from.
+            mix: How often each event is drawn.
+            profiles: Demand where the network has no shapes of its own; built-in if not given.
+        """
+        self.source, self.mix = source, mix
+        self._fallback = profiles if profiles is not None else BuiltinProfiles()
+        self._script: Script = read_script(source.master, source.root)
+        self.published = Circuit(self._script)
+        self._own_profiles = self._with_own_shapes(self.published)
+        self.n_variants = n_variants(self.published.grid)
+        self._compiled: OrderedDict[int, Circuit] = OrderedDict()
+
+    def variant(self, number: int) -> Variant:
+        """A record variant."""
+        return make_variant(self.published.grid, self.published.space.nominal, number)
+
+    def circuit(self, number: int) -> Circuit:
+        """The compiled circuit of a variant."""
+        if number == 0:
+            return self.published
+        if number not in self._compiled:
+            self._compiled[number] = Circuit(self._script, self.variant(number))
+            while len(self._compiled) > _CIRCUITS_KEPT:
+                self._compiled.popitem(last=False)
+        self._compiled.move_to_end(number)
+        return self._compiled[number]
+
+    def draw(self, seed: int, number: int) -> Case:
+        """Case ``number`` of ``seed``: a function of the network's name and these two alone."""
+        name = self.source.name
+        variant = draw_variant(name, seed, number, self.n_variants, self.mix)
+        circuit = self.circuit(variant)
+        configuration, changed, switching = draw_configuration(circuit.space, name, seed, number, self.mix)
+        request = day_request(circuit.grid, circuit.demand, circuit.own_shapes)
+        profile = self._own_profiles.day(request, generator(name, "case profile", seed, number))
+        fault = draw_fault(circuit.space, configuration, name, seed, number, self.mix)
+        return Case(name, seed, number, variant, configuration, changed, switching, profile, fault)
+
+    def _with_own_shapes(self, circuit: Circuit) -> ProfileSource:
+        own = circuit.own_shapes  # a variant has the same customers in the same order
+        return OwnProfiles(own.p, own.q, own.hours_per_step, self._fallback) if own.p else self._fallback
+
+    def simulate(self, seed: int, number: int) -> Day:
+        """Draw and solve a case; raises Rejection with the reason if it cannot be a sample."""
+        case = self.draw(seed, number)
+        return self.circuit(case.variant).solve(case)
