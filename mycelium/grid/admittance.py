@@ -17,6 +17,7 @@ from scipy.sparse import coo_array, csc_array, csr_array
 
 from mycelium.grid import primitive
 from mycelium.grid.grid import Configuration, Grid
+from mycelium.grid.sources import Sources
 from mycelium.grid.wiring import Terminals
 from mycelium.schema import ElementKind
 
@@ -85,6 +86,7 @@ class Admittance:
         layout: Where elements lie.
         values: Primitive admittances, element by element. [value]
         node: Node of each row of B, -1 for ground. [row]
+        sources: The sources, as Norton equivalents.
     """
 
     grid: Grid
@@ -92,13 +94,14 @@ class Admittance:
     layout: Layout
     values: Complex
     node: Ints
+    sources: Sources
 
     @staticmethod
     def of(grid: Grid, configuration: Configuration) -> Admittance:
         configuration.check(grid)
         layout = Layout.of(grid)
         values = np.zeros(len(layout.row), dtype=np.complex128)
-        result = Admittance(grid, configuration, layout, values, _row_nodes(grid, configuration))
+        result = Admittance(grid, configuration, layout, values, _row_nodes(grid, configuration), Sources.of(grid))
         for kind in ElementKind:
             result._fill(values, kind, np.arange(len(layout.first_row[kind]) - 1), configuration)
         return result
@@ -155,22 +158,9 @@ class Admittance:
         flat = voltages.reshape(-1, voltages.shape[-1])
         return np.asarray((self.branch @ flat.T).T).reshape(*voltages.shape[:-1], self.layout.n_rows)
 
-    def source_terminal_currents(self) -> Complex:
-        """Norton currents out of every source's terminal conductors, A. [item]"""
-        parts = []
-        for source in range(len(self.grid.substation)):
-            y = np.linalg.inv(primitive.source_impedance(self.grid, source))
-            into = y @ primitive.source_voltages(self.grid, source)
-            parts += [into, -into]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.complex128)
-
     def source_currents(self) -> Complex:
         """Norton currents of all sources into the nodes, A. [node]"""
-        first = self.layout.first_row[ElementKind.SUBSTATION]
-        node, current = self.node[first[0] : first[-1]], self.source_terminal_currents()
-        injected = np.zeros(self.grid.wiring.n_nodes, dtype=np.complex128)
-        np.add.at(injected, node[node >= 0], current[node >= 0])
-        return injected
+        return self.sources.injected()
 
 
 def _row_nodes(grid: Grid, configuration: Configuration) -> Ints:

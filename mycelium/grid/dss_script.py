@@ -1,14 +1,13 @@
 """Flattens an OpenDSS model into plain commands that cannot touch anything outside the feeder's folder.
 
-The engine never opens a script itself: `read_script` follows the master file and all it redirects to, and keeps
-what describes the network. Everything else is left out with a note, or refused. How a line is split, and which
+The engine never opens a script itself: `read_script` follows the master file and all it redirects to, and
+keeps what describes the network. The rest is left out with a note, or refused. How a line is split, and which
 properties touch files, is in `dss_tokens`.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -17,6 +16,8 @@ from typing import NoReturn
 
 from mycelium.errors import FeederError
 from mycelium.grid.dss_tokens import (
+    PLAIN_LINE,
+    STRAY_LINE,
     Folder,
     OutsideError,
     Parameter,
@@ -92,14 +93,13 @@ def read_script(master: Path, root: Path | None = None) -> Script:
     Raises:
         FeederError: the model cannot be read, is incomplete, or asks for something it may not do.
     """
-    if master.is_dir():
-        raise FeederError(f"{master}: is a folder; give the path of the feeder's master .dss file in it.")
     if not master.is_file():
-        raise FeederError(f"{master}: no such file; give the path of the feeder's master .dss file.")
+        found = "is a folder" if master.is_dir() else "no such file"
+        raise FeederError(f"{master}: {found}; give the path of the feeder's master .dss file.")
     file = master.resolve()
     folder = file.parent if root is None else root.resolve()
     if not file.is_relative_to(folder):
-        raise FeederError(f"{master}: lies outside {root}; give --root a folder that holds the master file.")
+        raise FeederError(f"{master}: lies outside {root}; give a --root that holds the master file.")
     reader = _Reader(folder)
     reader.read_file(file)
     return reader.script(file)
@@ -108,8 +108,7 @@ def read_script(master: Path, root: Path | None = None) -> Script:
 _WHY_MEASURED = "measuring devices play no part in the network and would write files"
 _DROPPED_CLASSES = {"energymeter": _WHY_MEASURED, "monitor": _WHY_MEASURED, "sensor": _WHY_MEASURED}
 
-_WHY_STEERS = "steers a simulation, a report or a plot, and does not describe the network"
-_WHY_DROPPED = "reports, plots or solves, and does not describe the network"
+_WHY_DROPPED = "belongs to a simulation, a report or a plot, and does not describe the network"
 _DROPPED = {
     "clear": "the engine starts empty",
     "clearall": "the engine starts empty",
@@ -131,41 +130,11 @@ _REFUSED = {
 }
 # Options of `set` that say what the network is; the others steer a simulation, a report or a plot.
 _NETWORK_OPTIONS = {
-    *(
-        "defaultbasefrequency",
-        "basefrequency",
-        "voltagebases",
-        "earthmodel",
-        "cktmodel",
-        "longlinecorrection",
-    ),
-    *(
-        "loadmult",
-        "genmult",
-        "allocationfactors",
-        "cfactors",
-        "allowduplicates",
-        "defaultdaily",
-        "defaultyearly",
-    ),
-    *("normvminpu", "normvmaxpu", "emergvminpu", "emergvmaxpu", "%normal"),
+    *("defaultbasefrequency", "basefrequency", "voltagebases", "earthmodel", "cktmodel"),
+    *("longlinecorrection", "loadmult", "genmult", "allocationfactors", "cfactors", "allowduplicates"),
+    *("defaultdaily", "defaultyearly", "normvminpu", "normvmaxpu", "emergvminpu", "emergvmaxpu", "%normal"),
 }
 _SELECTING_OPTIONS = {"type", "class", "element", "object"}
-
-# Lines that need no closer look: no variable, and no `=` inside quotes, which is how an array names a file.
-# The groups are the element and its class, with quotes and without. Repetitions are possessive: linear time.
-_INSIDE = r"""[^ \t,=!@]*+"""
-_WORD = rf"""[^ \t,=!@"'(\[{{]{_INSIDE}"""
-_QUOTED = r"""\([^)=]*+\)|\[[^\]=]*+\]|"[^"=]*+"|'[^'=]*+'|\{[^}=]*+\}"""
-_ELEMENT = rf"""(?:"(([a-z0-9_]++)\.[^"=@]++)"|(([a-z0-9_]++)\.{_INSIDE}))"""
-_PLAIN = re.compile(
-    rf"(?:(?:new|edit)[ \t]++(?:object[ \t]*+=[ \t]*+)?+{_ELEMENT}|~|more|m)"
-    rf"(?:[ \t,]++(?:{_WORD}[ \t]*+=[ \t]*+)?(?:{_WORD}|{_QUOTED}))*+(?=[ \t]*+(?:!|$))",
-    re.IGNORECASE | re.ASCII,
-)
-
-_NO_LETTERS = re.compile(r"[^a-z0-9]*", re.IGNORECASE | re.ASCII)
-_BRACKETED = re.compile(r"\[[^\[\]]*\]")
 
 
 class _Reader:
@@ -185,18 +154,16 @@ class _Reader:
         self._open_files: list[Path] = []
         self._file, self._line = "", 0
         self._circuit = ""
-        # The element that `~` continues: what the engine has active after the commands it was given.
+        # The element that `~` continues: the one that the engine has active. No class: not known for sure.
         self._class, self._element = "", ""
 
     def _make_handlers(self) -> dict[str, Callable[[str, Tokens], None]]:
         return {
-            **dict.fromkeys(("calcvoltagebases", "makebuslist", "reprocessbuses"), self._keep),
-            **dict.fromkeys(("setkvbase", "setloadandgenkv"), self._keep),
+            **dict.fromkeys(("calcvoltagebases", "makebuslist", "setkvbase", "setloadandgenkv"), self._keep),
             **dict.fromkeys(("new", "edit", "batchedit"), self._define),
             **dict.fromkeys(("more", "m", "~"), self._continue),
             **dict.fromkeys(("open", "close", "enable", "disable", "select"), self._point),
             **dict.fromkeys(("set", "solve", "solveall"), self._set),
-            **dict.fromkeys(("clear", "clearall"), self._clear),
             **dict.fromkeys(("redirect", "compile"), self._redirect),
             **dict.fromkeys(("buscoords", "latlongcoords"), self._read_coordinates),
             "setbusxy": self._set_coordinates,
@@ -207,10 +174,7 @@ class _Reader:
     def script(self, master: Path) -> Script:
         """What was read."""
         if not self._circuit:
-            raise FeederError(
-                f"{master.name}: expected a `New Circuit.name` command in it or in a file it redirects to; "
-                "give the feeder's master file."
-            )
+            raise FeederError(f"{master.name}: makes no circuit (`New Circuit.name`); give the master file.")
         return Script(master, self._folder.root, tuple(self._commands), self._coordinates, tuple(self._notes))
 
     # Files
@@ -240,7 +204,7 @@ class _Reader:
                 # The engine ends a block comment with the line, whatever follows on it.
                 in_comment = "*/" not in line
                 continue
-            plain = _PLAIN.match(line) if "//" not in line and "@" not in line else None
+            plain = PLAIN_LINE.match(line) if "//" not in line and "@" not in line else None
             if plain:
                 element = plain[1] or plain[3]
                 class_name = (plain[2] or plain[4]).lower() if element else self._class
@@ -271,7 +235,7 @@ class _Reader:
             self._fail(f"'{verb}' {_REFUSED[verb]}, which is not done here; {advice}.")
         elif verb:
             self._drop(verb, tokens)
-        elif _NO_LETTERS.fullmatch(line) or _BRACKETED.fullmatch(line):
+        elif STRAY_LINE.fullmatch(line):
             self._note(line[:40], "a line without a command")
         else:
             self._fail_unknown(first.value)
@@ -284,14 +248,11 @@ class _Reader:
         self._append(tokens.source)
 
     def _drop(self, verb: str, tokens: Tokens) -> None:
+        if self._circuit and verb in ("clear", "clearall"):
+            self._fail(f"'{verb}' discards the circuit made at {self._circuit}; remove one of the two lines.")
         for parameter in tokens:
             self._refuse_outside(verb, parameter.value)
         self._note(verb, _DROPPED.get(verb, _WHY_DROPPED))
-
-    def _clear(self, verb: str, tokens: Tokens) -> None:
-        if self._circuit:
-            self._fail(f"'{verb}' discards the circuit made at {self._circuit}; remove one of the two lines.")
-        self._drop(verb, tokens)
 
     def _define_variables(self, verb: str, tokens: Tokens) -> None:
         for parameter in tokens:
@@ -301,20 +262,16 @@ class _Reader:
                 self._fail(f"variable {parameter.name} names a data file; write the file where it is used.")
             value = parameter.value
             self._variables[parameter.name] = "{" + value + "}" if "@" in value else value
-        self._append(tokens.source)
+        self._append(tokens.source, activates=self._class)
 
     def _redirect(self, verb: str, tokens: Tokens) -> None:
         asked = tokens.take().value
         back = self._current
         path = self._script_file(verb, asked)
         if path.resolve() in self._open_files:
-            self._fail(
-                f"{verb} to '{asked}' goes round in a circle: that file is being read already; break it."
-            )
+            self._fail(f"{verb} to '{asked}' goes round in a circle, as that file is being read; break it.")
         if len(self._open_files) >= MAX_DEPTH:
-            self._fail(
-                f"{verb} to '{asked}': redirects are more than {MAX_DEPTH} deep; join some of the files."
-            )
+            self._fail(f"{verb} to '{asked}' is more than {MAX_DEPTH} files deep; join some of the files.")
         self.read_file(path)
         # The engine stays in the folder of a compiled file, and comes back from a redirected one.
         self._current = path.parent if verb == "compile" else back
@@ -329,28 +286,23 @@ class _Reader:
         except OutsideError:
             self._fail_outside(verb, asked)
         if path is None:
-            seen_from = self._folder.relative(self._current)
-            self._fail(
-                f"{verb} to '{asked}': no such file, seen from '{seen_from}'; add it or correct the path."
-            )
+            here = self._folder.relative(self._current)
+            self._fail(f"{verb} to '{asked}': no such file, seen from '{here}'; add it or correct the path.")
         if not path.is_file():
             self._fail(f"{verb} to '{asked}': expected a file, found a folder; name the file in it.")
         return path
 
     def _change_folder(self, verb: str, tokens: Tokens) -> None:
-        asked = tokens.take().value
-        if not self._enter(verb, asked):
-            self._fail(f"{verb} to '{asked}': no such folder; correct the path.")
+        self._enter(verb, tokens.take().value)
 
-    def _enter(self, what: str, asked: str) -> bool:
-        """Makes a folder the current one; whether there is such a folder."""
+    def _enter(self, what: str, asked: str) -> None:
+        """Makes a folder the current one, if there is such a folder."""
         try:
             path = self._folder.find(asked, self._current)
         except OutsideError:
             self._fail_outside(what, asked)
-        found = path is not None and path.is_dir()
-        self._current = path if path and found else self._current
-        return found
+        if path is not None and path.is_dir():
+            self._current = path
 
     # Elements
 
@@ -361,15 +313,16 @@ class _Reader:
             self._append_checked(f"{verb} {target}", tokens, tokens)
 
     def _point(self, verb: str, tokens: Tokens) -> None:
-        """Commands that name an element without editing it; the engine makes the element active."""
+        """Commands that name an element without editing it."""
         target = self._target(verb, tokens)
         if not self._measures(f"{verb} {self._element}"):
-            self._append(self._rebuilt([verb, target, *(parameter.text for parameter in tokens)]))
+            text = self._rebuilt([verb, target, *(parameter.text for parameter in tokens)])
+            self._append(text, activates=self._class if verb == "select" else "")
 
     def _continue(self, verb: str, tokens: Tokens) -> None:
         if not self._class:
             self._fail(f"'{verb}' continues an element, but there is none before it; write `New Class.name`.")
-        if self._class not in _DROPPED_CLASSES:
+        if self._class not in _DROPPED_CLASSES:  # else part of what is noted already
             self._append_checked(verb, tokens, tokens)
 
     def _edit_property(self, first: Parameter, tokens: Tokens) -> None:
@@ -401,9 +354,7 @@ class _Reader:
         self._class, self._element = class_name.lower(), f"{class_name}.{name}"
         if self._class == "circuit" and verb == "new":
             if self._circuit:
-                self._fail(
-                    f"a second circuit, '{name}', after the one made at {self._circuit}; keep one of them."
-                )
+                self._fail(f"a second circuit, '{name}'; the first is made at {self._circuit}; keep one.")
             self._circuit = f"{self._file}:{self._line}"
             self._class = "vsource"
         elif self._class == "circuit":
@@ -412,9 +363,7 @@ class _Reader:
             self._fail(f"'{self._element}': OpenDSS has no class of elements '{class_name}'; correct it.")
 
     def _quoted_element(self) -> str:
-        return quoted(self._element) or self._fail(
-            f"'{self._element}' holds every kind of quotes; rename it."
-        )
+        return quoted(self._element) or self._fail(f"'{self._element}': every kind of quotes; rename it.")
 
     def _measures(self, what: str) -> bool:
         """Whether the active element is one that is left out, which is then noted."""
@@ -428,14 +377,22 @@ class _Reader:
     def _append_checked(
         self, head: str, parameters: Iterable[Parameter], tokens: Tokens, edited: bool = False
     ) -> None:
-        """Adds a command that sets properties of the active element, without what it may not do."""
+        """Adds a command that sets properties of the active element, without what it may not do.
+
+        Args:
+            head: the command and what it names.
+            parameters: the properties.
+            tokens: of the line, whose text is kept if nothing in it has to change.
+            edited: `head` and `parameters` say something else than the line.
+        """
         try:
             texts, changed, notes = self._properties.check(self._class, parameters, self._current)
         except FeederError as error:
             self._fail(f"{self._element}: {error}")
         for name, why in notes:
             self._note(f"{self._element}.{name}", why)
-        self._append(self._rebuilt([head, *texts]) if changed or edited or "@" in head else tokens.source)
+        text = self._rebuilt([head, *texts]) if changed or edited or "@" in head else tokens.source
+        self._append(text, activates=self._class)
 
     def _rebuilt(self, pieces: list[str]) -> str:
         """Joins pieces to a command, and makes sure that it means what they mean one by one."""
@@ -450,30 +407,26 @@ class _Reader:
 
     def _set(self, verb: str, tokens: Tokens) -> None:
         """Keeps the options that say what the network is; `solve` may carry options too."""
-        kept, dropped, position = [], [], 0
+        kept, position = [], 0
         for parameter in tokens:
             position = self._words.option(parameter.name) if parameter.name else position + 1
             known = 0 < position <= len(self._words.options)
-            option = self._words.options[position - 1] if known else parameter.name
+            option = self._words.options[position - 1] if known else ""
             if option in _NETWORK_OPTIONS:
                 kept.append(f"{option}={parameter.written}")
-            else:
-                dropped.append(option)
-                self._drop_option(option, parameter.value)
+                continue
+            what = f"set {option or parameter.name}"
+            self._refuse_outside(what, parameter.value)
+            if option == "datapath":
+                self._enter(what, parameter.value)
+            elif option in _SELECTING_OPTIONS:
+                self._class = ""  # another element is meant by `~` than the one active in the engine
+            if verb == "set":
+                self._note(what, _WHY_DROPPED if option else "is not an option that the engine knows")
         if kept:
             self._append(self._rebuilt(["set", *kept]))
         if verb != "set":
             self._note(verb, _WHY_DROPPED)
-        for option in dropped if verb == "set" else ():
-            self._note(f"set {option}", _WHY_STEERS)
-
-    def _drop_option(self, option: str, value: str) -> None:
-        self._refuse_outside(f"set {option}", value)
-        if option == "datapath":
-            self._enter("set datapath", value)
-        if option in _SELECTING_OPTIONS:
-            # Another element would be active in the engine than in the script: `~` must not continue it.
-            self._class = ""
 
     # Coordinates
 
@@ -516,8 +469,10 @@ class _Reader:
 
     # Results
 
-    def _append(self, text: str) -> None:
+    def _append(self, text: str, activates: str = "") -> None:
+        """Adds a command; `activates` is the class whose element it surely leaves active in the engine."""
         self._commands.append(Command(self._file, self._line, text))
+        self._class = activates
 
     def _note(self, what: str, why: str) -> None:
         self._notes.append(ScriptNote(self._file, self._line, what, why))
@@ -532,13 +487,11 @@ class _Reader:
             self._fail(f"'{what}' names '{value}', outside the feeder's folder; remove or correct the line.")
 
     def _fail_unknown(self, word: str) -> NoReturn:
-        self._fail(
-            f"'{word}' is not an OpenDSS command; correct it, or start the line with ! if it is a comment."
-        )
+        self._fail(f"'{word}' is not an OpenDSS command; correct it, or put ! before it if it is a comment.")
 
     def _fail_outside(self, verb: str, asked: str) -> NoReturn:
         self._fail(
-            f"{verb} to '{asked}' leaves the feeder's folder, the only one that may be read; if you trust the "
+            f"{verb} to '{asked}' leaves the feeder's folder, and nothing else may be read; if you trust the "
             "model, give --root DIR, a folder that holds all of its files."
         )
 

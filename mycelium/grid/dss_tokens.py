@@ -1,8 +1,8 @@
 """What OpenDSS text means: its tokens, names and paths, and the properties that touch files.
 
 What we check must be what the engine will do, so this follows the engine's own rules, odd corners included: a
-quote opens only where a token starts, the first empty value ends a command, and an abbreviation means the first
-name in the engine's list that starts with it. The lists come from the engine itself.
+quote opens only where a token starts, the first empty value ends a command, and an abbreviation means the
+first name in the engine's list that starts with it. The lists come from the engine itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -19,8 +20,10 @@ from pathlib import Path, PureWindowsPath
 from mycelium.errors import FeederError
 
 MAX_FILE_BYTES = 256 * 2**20
-# Files that redirect to each other many times over would otherwise grow without bound.
-MAX_TOTAL_BYTES = 2**30
+# Files that redirect to each other many times over would otherwise grow without bound; each counts as a block
+# at least.
+MAX_TOTAL_BYTES = 2 * MAX_FILE_BYTES
+_BLOCK_BYTES = 4096
 # Models in use hold a stray zero byte here and there, and the engine reads over it.
 MAX_ZERO_SHARE = 0.001
 
@@ -28,6 +31,21 @@ QUOTES: Mapping[str, str] = {'"': '"', "'": "'", "(": ")", "[": "]", "{": "}"}
 
 # Up to the next delimiter: comma, equals sign, blank, or a comment (`!` or `//`).
 _UNQUOTED = re.compile(r"[^,= \t!/]*(?:/(?!/)[^,= \t!/]*)*")
+
+# A command on properties that hides nothing: no variable, and no `=` inside quotes, as where an array names
+# a file; `//` has to be looked for apart. The groups are the element and its class, with quotes and without.
+# Repetitions are possessive, which keeps the time linear.
+_INSIDE = r"""[^ \t,=!@]*+"""
+_WORD = rf"""[^ \t,=!@"'(\[{{]{_INSIDE}"""
+_QUOTED = r"""\([^)=]*+\)|\[[^\]=]*+\]|"[^"=]*+"|'[^'=]*+'|\{[^}=]*+\}"""
+_ELEMENT = rf"""(?:"(([a-z0-9_]++)\.[^"=@]++)"|(([a-z0-9_]++)\.{_INSIDE}))"""
+PLAIN_LINE = re.compile(
+    rf"(?:(?:new|edit)[ \t]++(?:object[ \t]*+=[ \t]*+)?+{_ELEMENT}|~|more|m)"
+    rf"(?:[ \t,]++(?:{_WORD}[ \t]*+=[ \t]*+)?(?:{_WORD}|{_QUOTED}))*+(?=[ \t]*+(?:!|$))",
+    re.IGNORECASE | re.ASCII,
+)
+# Rules and boxes drawn with punctuation, and a word in brackets; the engine stops at both.
+STRAY_LINE = re.compile(r"[^a-z0-9]*|\[[^\[\]]*\]", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +341,11 @@ class Folder:
                 if name is None:
                     return None
                 found /= name
-        if not found.resolve().is_relative_to(self.root):
+        try:
+            inside = found.resolve(strict=True).is_relative_to(self.root)
+        except (OSError, RuntimeError):  # a link to nothing or to itself, or no permission
+            return None
+        if not inside:
             raise OutsideError
         return found
 
@@ -353,7 +375,7 @@ class Folder:
         name = self.relative(path)
         try:
             size = path.stat().st_size
-            self._bytes_read += size + 1
+            self._bytes_read += max(size, _BLOCK_BYTES)
             if size > MAX_FILE_BYTES or self._bytes_read > MAX_TOTAL_BYTES:
                 raise FeederError(f"'{name}' is too large for an OpenDSS script; is it the right file?")
             content = path.read_bytes()
@@ -369,8 +391,10 @@ class Folder:
 
     def _listing(self, folder: Path) -> Mapping[str, str]:
         if folder not in self._listings:
-            inside = folder.is_dir() and folder.resolve().is_relative_to(self.root)
-            names = [entry.name for entry in folder.iterdir()] if inside else []
+            names: list[str] = []
+            with suppress(OSError, RuntimeError):  # not a folder, a link to itself, or no permission
+                if folder.resolve(strict=True).is_relative_to(self.root):
+                    names = [entry.name for entry in folder.iterdir()]
             self._listings[folder] = {name.lower(): name for name in names}
         return self._listings[folder]
 
@@ -440,7 +464,7 @@ class PropertyCheck:
     def _checked(
         self, class_name: str, name: str, parameter: Parameter, start: Path
     ) -> tuple[str | None, str]:
-        """What the engine gets (None: the property as it is; empty: nothing), and why if something is lost."""
+        """What the engine gets (None: the property as it is; empty: nothing), and why if anything is lost."""
         purpose = self._words.purposes.get((class_name, name))
         if purpose is None:
             found = file_in_array(parameter.value, self._variables) if name else None

@@ -30,6 +30,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from mycelium.grid.grid import Grid
+from mycelium.grid.primitive import coil_kv, delta_runs_backwards
 from mycelium.grid.topology import Branches
 from mycelium.grid.wiring import Terminals
 from mycelium.schema import GROUND, HIDDEN, PHASES, Connection, ElementKind
@@ -197,7 +198,7 @@ class _Coils:
             end=ends[1],
             start_slot=np.where(slot[0] < _SLOTS, slot[0], -1),
             end_slot=np.where(slot[1] < _SLOTS, slot[1], -1),
-            rated_kv=_coil_kv(grid)[winding],
+            rated_kv=coil_kv(grid)[winding],
             side_section=section[sides % max(len(grid.bus), 1), :_SLOTS],
         )
 
@@ -273,26 +274,9 @@ def _far_place(grid: Grid, winding: Ints, phase: Ints) -> Ints:
     owner = grid.winding["transformer"].to_numpy()[winding]
     n = grid.transformer["n_phases"].to_numpy().astype(np.int64)[owner]
     delta = (grid.winding["connection"] == Connection.DELTA).to_numpy()[winding] & (n > 1)
-    step = np.where(_runs_backwards(grid)[owner], -1, 1)
+    step = np.where(delta_runs_backwards(grid)[owner], -1, 1)
     # A two-phase delta is open: its third corner is the extra conductor.
     return np.asarray(np.where(delta, (phase + step) % np.maximum(n, 3), n))
-
-
-def _runs_backwards(grid: Grid) -> Flags:
-    """Whether a delta's coils run from each phase to the one before. [transformer]"""
-    first = grid.transformer["first_winding"].to_numpy()
-    delta = (grid.winding["connection"] == Connection.DELTA).to_numpy()
-    kv = grid.winding["rated_kv"].to_numpy()
-    high = np.where(kv[first] >= kv[first + 1], first, first + 1)
-    lead = grid.transformer["delta_lead"].to_numpy()
-    return np.asarray((delta[first] != delta[first + 1]) & (delta[high] != lead))
-
-
-def _coil_kv(grid: Grid) -> Floats:
-    """Rated voltage over one coil of each winding, kV. [winding]"""
-    n_phases = grid.transformer["n_phases"].to_numpy()[grid.winding["transformer"].to_numpy()]
-    star = (grid.winding["connection"] == Connection.WYE).to_numpy() & (n_phases > 1)
-    return np.asarray(grid.winding["rated_kv"].to_numpy() / np.where(star, np.sqrt(3.0), 1.0))
 
 
 def transformer_shift(grid: Grid, b: Branches, nominal: NominalAngle) -> Floats:

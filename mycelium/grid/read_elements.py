@@ -19,6 +19,7 @@ from mycelium.schema import LOW_VOLTAGE_KV, TABLES, Connection, DerKind
 Columns = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
+_IDEAL_SOURCE = 1
 _METRES = {1: 1609.344, 2: 304.8, 3: 1000.0, 4: 1.0, 5: 0.3048, 6: 0.0254, 7: 0.01, 8: 0.001}  # by engine unit code
 
 
@@ -179,6 +180,9 @@ def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
         if n == 3 and not sequence.startswith("pos"):
             report.approximate("vsource", [v.Name.lower()], f"sequence {sequence} (scan {scan}) read as positive")
         ends1, ends2 = terminal(buses, v.Bus1, n, n), terminal(buses, v.Bus2, n, n)
+        z1, z0, z2 = complex(v.R1, v.X1), complex(v.R0, v.X0), complex(v.Z2)
+        if int(v.Model) == _IDEAL_SOURCE:  # a small impedance on the source's own base stands for none
+            z1 = z0 = z2 = complex(v.puZIdeal) * v.BasekV**2 / v.BaseMVA
         rows.append(
             {
                 "name": v.Name.lower(),
@@ -189,12 +193,12 @@ def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
                 "setpoint_pu": v.pu,
                 "angle_deg": v.Angle,
                 "frequency_hz": v.BaseFreq,
-                "r1_ohm": v.R1,
-                "x1_ohm": v.X1,
-                "r0_ohm": v.R0,
-                "x0_ohm": v.X0,
-                "r2_ohm": complex(v.Z2).real,
-                "x2_ohm": complex(v.Z2).imag,
+                "r1_ohm": z1.real,
+                "x1_ohm": z1.imag,
+                "r0_ohm": z0.real,
+                "x0_ohm": z0.imag,
+                "r2_ohm": z2.real,
+                "x2_ohm": z2.imag,
                 "mva_sc3": v.MVASC3,
                 "mva_sc1": v.MVASC1,
             }
@@ -401,7 +405,7 @@ def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Col
                 "antifloat_ppm": unit.ppm_Antifloat,
                 "delta_lead": int(unit.LeadLag) == 1,
                 "regulator": moved,
-                "distribution": steps_down and not moved and not bool(unit.Sub),
+                "distribution": steps_down and not moved,
                 "bank": banks.setdefault(bank_key, row),
                 "fuse": "transformer." + name in fuses,
                 "recloser": "transformer." + name in reclosers,

@@ -38,6 +38,11 @@ _READ_AS_FLAGS = {
     "swtcontrol": "its position is read; it never acts in a simulated day",
 }
 _OPERATE = re.compile(r"""\s*(?:open|close)\s+(?:object=)?["']?line\.([^\s"']+)""", re.IGNORECASE)
+_NAMES_LINE = re.compile(
+    r"""\s*(?:(?:new|edit)\s+(?:object\s*=\s*)?)?["']?line\.((?:(?!\.switch\s*=)[^\s"'=,])+)""", re.IGNORECASE
+)
+_CONTINUES = re.compile(r"\s*(?:~|m(?:o(?:r(?:e)?)?)?\s)", re.IGNORECASE)
+_SWITCH = re.compile(r"\bswitch\s*=\s*[\"'(\[{]?\s*([a-z])", re.IGNORECASE)
 _HANDLED = {"line", "vsource", "load", "transformer", "capacitor", "reactor", "pvsystem", "generator", "storage"}
 
 
@@ -110,11 +115,24 @@ def _tables(
 
 
 def _operated_lines(script: Script, alt: Any) -> set[str]:
-    """Lines that a command or a switch control opens or closes."""
-    named = (_OPERATE.match(command.text) for command in script.commands)
-    by_command = {match.group(1).lower() for match in named if match}
-    by_control = {str(control.SwitchedObj_str).lower().removeprefix("line.") for control in alt.SwtControl}
-    return by_command | by_control
+    """Lines that the model calls switches, or that a command or a switch control opens or closes.
+
+    The engine forgets `switch=yes` where a line code with matrices follows it, so the text is asked, not the engine.
+    """
+    operated = {str(control.SwitchedObj_str).lower().removeprefix("line.") for control in alt.SwtControl}
+    current = ""
+    for command in script.commands:
+        opened, named = _OPERATE.match(command.text), _NAMES_LINE.match(command.text)
+        if opened:
+            operated.add(opened.group(1).lower())
+        if named:
+            current = named.group(1).lower()
+        elif not _CONTINUES.match(command.text):
+            current = ""
+        flag = _SWITCH.search(command.text)
+        if current and flag:
+            (operated.add if flag.group(1).lower() in "yt" else operated.discard)(current)
+    return operated
 
 
 def _question_zone(grid: Grid) -> npt.NDArray[np.bool_]:

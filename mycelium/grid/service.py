@@ -62,20 +62,24 @@ def _bus(grid: Grid, windings: Ints) -> Ints:
 def three_phase_zone(grid: Grid) -> npt.NDArray[np.bool_]:
     """Buses of zones of which some DT has a secondary on all three phases. [bus]
 
-    The secondaries of a bank's units count together.
+    The secondaries of a bank's units count together. A low-voltage model that starts at its transformer's secondary
+    has a source there instead: a three-phase low-voltage source counts as such a secondary.
     """
-    zone = lv_zone(grid)
+    section = _sections(grid)
     winding = secondary_windings(grid)
     bank = grid.transformer["bank"].to_numpy()[grid.winding["transformer"].to_numpy()[winding]]
     conductor, count = parse_conductors(grid.winding["conductors1"].iloc[winding])
     item, _ = ragged_ranges(count)
     phase = (conductor >= 1) & (conductor <= 3)
     wires = pd.DataFrame(
-        {"zone": zone[_bus(grid, winding)][item], "bank": bank[item], "conductor": conductor}
+        {"section": section[_bus(grid, winding)][item], "bank": bank[item], "conductor": conductor}
     )[phase]  # fmt: skip
-    present = wires.groupby(["zone", "bank"])["conductor"].nunique()
-    full = present.index.get_level_values("zone")[(present == 3).to_numpy()].to_numpy()
-    return np.asarray(np.isin(zone, full) & (zone >= 0))
+    present = wires.groupby(["section", "bank"])["conductor"].nunique()
+    full = present.index.get_level_values("section")[(present == 3).to_numpy()].to_numpy()
+    source = grid.substation
+    low = ((source["base_kv"] < LOW_VOLTAGE_KV) & (source["n_phases"] >= 3)).to_numpy()
+    fed = section[source["bus1"].to_numpy().astype(np.int64)[low]]
+    return np.asarray(np.isin(section, np.concatenate([full, fed])))
 
 
 def serving_transformer(grid: Grid) -> npt.NDArray[np.int32]:

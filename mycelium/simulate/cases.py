@@ -16,7 +16,7 @@ from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.nominal_angle import NominalAngle, nominal_angle
 from mycelium.grid.wiring import Terminals
 from mycelium.schema import HIDDEN, FaultPlace
-from mycelium.simulate.energised import energised
+from mycelium.simulate.energised import Connectivity
 from mycelium.simulate.fault import (
     N_PHASES,
     NEUTRAL,
@@ -64,6 +64,7 @@ class Case:
         configuration: Positions and phases of the day; taps and steps at its start.
         phases_changed: Number of groups not on their recorded phase.
         switching: What the switching came to.
+        energised: Whether each node is tied to a source. [node]
         profile: Demand and generation.
         fault: The fault of the last hour.
     """
@@ -75,6 +76,7 @@ class Case:
     configuration: Configuration
     phases_changed: int
     switching: Switching
+    energised: Flags
     profile: DayProfile
     fault: Fault | None
 
@@ -96,6 +98,10 @@ class CaseSpace:
     @staticmethod
     def of(grid: Grid, recorded: Configuration) -> CaseSpace:
         return CaseSpace(grid, recorded, nominal_angle(grid))
+
+    @cached_property
+    def connectivity(self) -> Connectivity:
+        return Connectivity.of(self.grid)
 
     @cached_property
     def switch_graph(self) -> SwitchGraph:
@@ -214,14 +220,11 @@ def _draw_phases(space: CaseSpace, change: bool, rng: np.random.Generator) -> np
     return np.where((picks < share) & allowed, new, phase).astype(np.int8)
 
 
-def draw_fault(
-    space: CaseSpace, configuration: Configuration, network: str, seed: int, number: int, mix: CaseMix
-) -> Fault | None:
+def draw_fault(space: CaseSpace, live: Flags, network: str, seed: int, number: int, mix: CaseMix) -> Fault | None:
     """Fault of a case: place, then type, then equipment, each uniformly among what is possible and energised."""
     rng = generator(network, "case fault", seed, number)
     if rng.random() >= mix.fault:
         return None
-    live = energised(space.grid, configuration)
     live_bus = np.zeros(len(space.grid.bus), bool)
     live_bus[space.grid.wiring.bus[live]] = True
     options = {

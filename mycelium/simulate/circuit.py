@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,10 @@ from mycelium.grid.grid import Configuration
 from mycelium.grid.read_opendss import read_circuit
 from mycelium.schema import HIDDEN_MARK, HOURS, DerKind
 from mycelium.simulate.cases import Case, CaseSpace
-from mycelium.simulate.day import Day, source_currents
-from mycelium.simulate.energised import energised
+from mycelium.grid.sources import Sources
+from mycelium.simulate.day import Day
 from mycelium.simulate.engine_fault import EngineFault
+from mycelium.simulate.fixed_point_day import AGREEMENT_PU, FixedPointDays, not_valid_because
 from mycelium.simulate.shapes import OwnShapes, bind_shapes
 from mycelium.simulate.variant import Variant, with_variant
 
@@ -60,6 +62,9 @@ class Circuit:
         grid, recorded, report: What was imported.
         space: What cases can draw.
         own_shapes: The network's own load shapes.
+        demand: Nominal demand, and the day's that the engine reads.
+        fixed_point: Solver of days without control action, None where it is not valid.
+        engine_because: Why it is not.
     """
 
     def __init__(self, script: Script, variant: Variant | None = None) -> None:
@@ -90,6 +95,13 @@ class Circuit:
         self.own_shapes = OwnShapes.read(engine, self.grid)
         self.demand = bind_shapes(engine, self.grid)
         self._fault = EngineFault(engine, self.grid)
+        self._sources = Sources.of(self.grid)
+        winding = self.grid.winding.iloc[self.grid.regulated]
+        owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
+        self._regulated = [(alt.Transformer[n], int(k)) for n, k in zip(owner, winding["number"], strict=True)]
+        place = {str(name).lower(): k for k, name in enumerate(alt.Capacitor.Name)} if len(alt.Capacitor) else {}
+        self._capacitor_place = [place[name] for name in self.grid.capacitor["name"]]
+        self._controlled = bool(self.grid.capacitor["controlled"].any())
         self._place_switches()
         self._recorded_energy = {str(s.Name): float(s.pctStored) for s in alt.Storage}
         self._phase_now = self.recorded.group_phase.copy()
@@ -102,6 +114,7 @@ class Circuit:
             for kind in DerKind
         }
         self._warm_up()
+        self._judge()
 
     def _place_switches(self) -> None:
         """Enable every switch, with both ends open: an open switch then contributes nothing and keeps its buses."""
@@ -134,16 +147,63 @@ class Circuit:
             pass  # the case itself will say why it cannot be solved
         self._fault.clear()
 
+    def _judge(self) -> None:
+        """Let the engine judge the fixed point on the recorded configuration at nominal demand."""
+        self.fixed_point: FixedPointDays | None = None
+        self.engine_because = not_valid_because(self.engine, self.grid)
+        if self.engine_because:
+            return
+        candidate = FixedPointDays(self.engine, self.grid, self.recorded)
+        solved = candidate.solve(self.recorded, self.demand, None)
+        if solved is None:
+            self.engine_because = ["the fixed point does not converge at nominal demand"]
+            return
+        self._reset(self.recorded)
+        try:
+            theirs = self._solve_hour(0).v
+        except Rejection as reason:
+            self.engine_because = [f"the engine cannot judge: {reason}"]
+            return
+        base = 1e3 * self.grid.bus["base_kv"].to_numpy()[self.grid.wiring.bus]
+        apart = float(np.max(np.abs(solved[0].v[0] - theirs) / base))
+        if apart > AGREEMENT_PU:
+            self.engine_because = [f"the fixed point is {apart:.1e} p.u. off the engine"]
+            return
+        self.fixed_point = candidate
+
     # ---- a day -------------------------------------------------------------------------------------------------
 
     def solve(self, case: Case) -> Day:
-        """Simulate a case hour by hour; raises Rejection with a reason if it cannot be a sample."""
-        live = energised(self.grid, case.configuration)
+        """Simulate a case; raises Rejection with a reason if it cannot be a sample.
+
+        The fixed point solves it where it is valid, the engine otherwise and where the fixed point does not converge;
+        the day says which.
+        """
         customer = self.grid.wiring.nodes_of("consumer", case.configuration.group_phase)
-        if not np.any(live[customer[customer >= 0]]):
+        if not np.any(case.energised[customer[customer >= 0]]):
             raise Rejection("dead feeder: no customer is supplied")
-        self._isolate_ders(live, case.configuration)
         self.demand.set(case.profile)
+        day = self._by_fixed_point(case) if self.fixed_point is not None else None
+        return day if day is not None else self.solve_by_engine(case)
+
+    def _by_fixed_point(self, case: Case) -> Day | None:
+        assert self.fixed_point is not None
+        solved = self.fixed_point.solve(case.configuration, self.demand, case.fault)
+        if solved is None:
+            return None
+        result, interior = solved
+        return self._day(
+            case, "fixed point", interior,
+            v=result.v,
+            tap_pu=np.repeat(case.configuration.tap_pu[None], HOURS, 0),
+            capacitor_steps=np.repeat(case.configuration.capacitor_steps[None], HOURS, 0),
+            consumer_current=result.load_currents,
+            der_current=result.der_currents,
+        )  # fmt: skip
+
+    def solve_by_engine(self, case: Case) -> Day:
+        """Simulate a case hour by hour with controls, in the engine; ``demand`` holds its day."""
+        self._isolate_ders(case.energised, case.configuration)
         self._reset(case.configuration)
         hours = [self._solve_hour(hour) for hour in range(HOURS - 1)]
         self.engine.command("set controlmode=off")
@@ -154,15 +214,21 @@ class Circuit:
             interior = self._fault.interior_voltages(case.fault)
         finally:
             self._fault.clear()
-        day = Day(
+        return self._day(
+            case, "engine", interior,
             v=np.stack([hour.v for hour in hours]),
-            v_interior=interior,
             tap_pu=np.stack([hour.tap_pu for hour in hours]),
             capacitor_steps=np.stack([hour.steps for hour in hours]),
             consumer_current=np.stack([hour.consumer for hour in hours]),
             der_current=np.stack([hour.der for hour in hours]),
-            source_current=np.zeros((HOURS, 0), dtype=np.complex128),
-            energised=live,
+        )  # fmt: skip
+
+    def _day(self, case: Case, solver: str, interior: Complex, **solved: npt.NDArray[Any]) -> Day:
+        return Day(
+            **solved,
+            v_interior=interior,
+            source_current=self._sources.currents(solved["v"]),
+            energised=case.energised,
             switch_open=case.configuration.switch_open,
             group_phase=case.configuration.group_phase,
             fault=case.fault,
@@ -171,9 +237,8 @@ class Circuit:
             number=case.number,
             variant=case.variant,
             day_of_year=case.profile.day_of_year,
-            solver="engine",
+            solver=solver,
         )
-        return source_currents(day, self.grid)
 
     def _solve_hour(self, hour: int) -> _Hour:
         solution = self.engine.dss.ActiveCircuit.Solution
@@ -204,19 +269,13 @@ class Circuit:
         return np.asarray(getattr(self.engine.alt, engine_class).Currents(), dtype=np.complex128)[places]
 
     def _taps(self) -> Floats:
-        alt, winding = self.engine.alt, self.grid.winding.iloc[self.grid.regulated]
-        owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
-        return np.array(
-            [alt.Transformer[name].Taps[number - 1] for name, number in zip(owner, winding["number"], strict=True)],
-            dtype=np.float64,
-        )
+        return np.array([unit.Taps[number - 1] for unit, number in self._regulated], dtype=np.float64)
 
     def _steps(self) -> npt.NDArray[np.int16]:
-        alt = self.engine.alt
-        return np.array(
-            [np.sum(np.asarray(alt.Capacitor[name].States) > 0) for name in self.grid.capacitor["name"]],
-            dtype=np.int16,
-        )
+        if self._controlled:  # without controls the steps stay as they were set
+            states = list(self.engine.alt.Capacitor.States)
+            self._steps_now = np.array([np.sum(states[k] > 0) for k in self._capacitor_place], dtype=np.int16)
+        return self._steps_now
 
     # ---- canonical start ---------------------------------------------------------------------------------------
 
@@ -230,10 +289,8 @@ class Circuit:
             for control in getattr(engine.alt, kind):
                 engine.command(f"{kind}.{control.Name}.reset=yes")
         engine.dss.ActiveCircuit.CtrlQueue.ClearQueue()
-        winding = self.grid.winding.iloc[self.grid.regulated]
-        owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
-        for name, number, tap in zip(owner, winding["number"], configuration.tap_pu, strict=True):
-            engine.command(f"transformer.{name}.wdg={number} tap={float(tap)!r}")
+        for (unit, number), tap in zip(self._regulated, configuration.tap_pu, strict=True):
+            engine.command(f"transformer.{unit.Name}.wdg={number} tap={float(tap)!r}")
         for name, steps, size in zip(
             self.grid.capacitor["name"], configuration.capacitor_steps, self.grid.capacitor["steps"], strict=True
         ):
@@ -241,6 +298,7 @@ class Circuit:
             states = " ".join("1" if k < steps else "0" for k in range(size))
             engine.command(f"close capacitor.{name} 1")
             engine.command(f"capacitor.{name}.states=[{states}]")
+        self._steps_now = configuration.capacitor_steps
         for name, stored in self._recorded_energy.items():
             engine.command(f"storage.{name}.%stored={stored!r} state=idling")
         engine.command("set mode=daily")  # also makes the next solve start from the zero-load solution

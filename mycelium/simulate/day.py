@@ -152,12 +152,3 @@ class Day:
             fault = Fault(**fault)
         return Day(**arrays, **record, fault=fault)
 
-
-def source_currents(day: Day, grid: Grid) -> Day:
-    """The day with source currents filled in, from V by each source's own Norton model."""
-    hours, admittance = next(iter(day.admittances(grid)))
-    del hours  # sources have no taps: one admittance serves all hours
-    layout = admittance.layout
-    rows = np.arange(layout.first_row[ElementKind.SUBSTATION][0], layout.first_row[ElementKind.SUBSTATION][-1])
-    passive = (admittance.branch[rows] @ day.v.T).T
-    return replace(day, source_current=passive - admittance.source_terminal_currents())

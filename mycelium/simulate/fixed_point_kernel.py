@@ -28,6 +28,11 @@ FILL_PER_EDGE = 1.5  # a passive node goes first if that adds at most so many ed
 LOST_PIVOT = 1e-13  # a pivot below this part of its row's diagonal is rounding: the node floats
 FLOATING_SHUNT = 1e-9  # conductance to ground, as part of the row's diagonal, that then holds it
 
+SLOW = 0.3  # an hour whose step shrinks to no less than this part of the one before is accelerated
+_DEPTH = 8  # earlier iterates in a mixture
+_SAMPLED_ROWS = 256  # rows whose residuals decide its weights: few slow directions, so few rows tell them apart
+_RIDGE = 1e-12
+
 _planes = "float64[:, :, ::1]"
 _reals = "float64[::1]"
 _ints = "int64[::1]"
@@ -277,30 +282,114 @@ def _forward(b: Floats, first: int, lower: Ints, lower_column: Ints, below: Comp
 
 
 @numba.njit(
-    f"void({_planes}, {_planes}, int64, {_ints}, {_ints}, {_complex}, {_complex}, {_reals}, {_reals})",
+    f"Tuple((float64[:, :, :, ::1], {_planes}, {_ints}))(int64, int64)", cache=True, fastmath=False, nogil=True
+)  # fmt: skip
+def _room(n_rows: int, n_hours: int) -> tuple[Floats, Floats, Ints]:
+    """Room for kept iterates and their residuals, and the rows at which residuals are kept."""
+    kept = np.empty((_DEPTH + 1, n_rows + 1, 2, n_hours))
+    kept[:, n_rows] = 0.0
+    sampled = np.arange(0, n_rows, max(1, n_rows // _SAMPLED_ROWS))
+    return kept, np.empty((_DEPTH + 1, 2 * len(sampled), n_hours)), sampled
+
+
+@numba.njit(
+    f"void({_planes}, {_planes}, {_planes}, int64, {_ints}, {_ints}, {_complex}, {_complex}, {_reals}, {_reals})",
     cache=True, fastmath=False, nogil=True,
 )  # fmt: skip
 def _backward(
-    b: Floats, v: Floats, first: int, upper: Ints, upper_column: Ints, above: Complex, inverse: Complex,
-    per_base: Floats, change: Floats,
+    b: Floats, old: Floats, new: Floats, first: int, upper: Ints, upper_column: Ints, above: Complex,
+    inverse: Complex, per_base: Floats, change: Floats,
 ) -> None:  # fmt: skip
-    """Solve the block of U from row ``first`` on into v; ``change`` is the largest |step| / base, squared. [hour]"""
-    n_hours = v.shape[2]
+    """Solve the block of U from row ``first`` on; ``change`` is the largest |new - old| / base, squared. [hour]"""
+    n_hours = b.shape[2]
     change[:] = 0.0
     for i in range(len(per_base) - 1, -1, -1):
         for k in range(upper[first + i], upper[first + i + 1]):
             j = upper_column[k] - first
             real, imag = above[k].real, above[k].imag
             for h in range(n_hours):
-                b[i, 0, h] -= real * v[j, 0, h] - imag * v[j, 1, h]
-                b[i, 1, h] -= real * v[j, 1, h] + imag * v[j, 0, h]
+                b[i, 0, h] -= real * new[j, 0, h] - imag * new[j, 1, h]
+                b[i, 1, h] -= real * new[j, 1, h] + imag * new[j, 0, h]
         real, imag, scale = inverse[first + i].real, inverse[first + i].imag, per_base[i] * per_base[i]
         for h in range(n_hours):
-            new_real = real * b[i, 0, h] - imag * b[i, 1, h]
-            new_imag = real * b[i, 1, h] + imag * b[i, 0, h]
-            step_real, step_imag = new_real - v[i, 0, h], new_imag - v[i, 1, h]
+            new[i, 0, h] = real * b[i, 0, h] - imag * b[i, 1, h]
+            new[i, 1, h] = real * b[i, 1, h] + imag * b[i, 0, h]
+            step_real, step_imag = new[i, 0, h] - old[i, 0, h], new[i, 1, h] - old[i, 1, h]
             change[h] = max(change[h], (step_real * step_real + step_imag * step_imag) * scale)
-            v[i, 0, h], v[i, 1, h] = new_real, new_imag
+
+
+@numba.njit(
+    f"{_planes}({_planes}, int64, int64)", cache=True, fastmath=False, nogil=True
+)  # fmt: skip
+def _gram(residual: Floats, slot: int, n_slots: int) -> Floats:
+    """Products of the differences d[i] between the last residual and others, and, in the last row, with it itself.
+
+    residual is [slot, value, hour]; the result, lower triangle only, is [n_slots + 1, n_slots, hour].
+    """
+    n_hours = residual.shape[2]
+    gram, difference = np.zeros((n_slots + 1, n_slots, n_hours)), np.empty((n_slots + 1, n_hours))
+    for k in range(residual.shape[1]):
+        difference[n_slots] = residual[slot, k]
+        for i in range(n_slots):
+            for h in range(n_hours):
+                difference[i, h] = residual[slot, k, h] - residual[i, k, h]
+        for i in range(n_slots + 1):
+            for j in range(min(i + 1, n_slots)):
+                for h in range(n_hours):
+                    gram[i, j, h] += difference[i, h] * difference[j, h]
+    return gram
+
+
+@numba.njit(f"{_reals}(float64[:, ::1], int64)", cache=True, fastmath=False, nogil=True, error_model="numpy")
+def _weights(gram: Floats, slot: int) -> Floats:
+    """Anderson's weights: the differences' best fit to the last residual, 0 for its own slot. [slot]
+
+    The normal equations are scaled, and solved by Cholesky; a ridge carries directions that repeat.
+    """
+    n = gram.shape[1]
+    size, weight = np.ones(n), np.zeros(n)
+    for i in range(n):
+        if gram[i, i] > 0.0:
+            size[i] = np.sqrt(gram[i, i])
+    for i in range(n):
+        for j in range(i + 1):
+            value = gram[i, j] / (size[i] * size[j]) + (_RIDGE if i == j else 0.0)
+            for k in range(j):
+                value -= gram[i, k] * gram[j, k]
+            gram[i, j] = np.sqrt(max(value, _RIDGE)) if i == j else value / gram[j, j]
+        value = gram[n, i] / size[i]
+        for k in range(i):
+            value -= gram[i, k] * weight[k]
+        weight[i] = value / gram[i, i]
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            weight[i] -= gram[k, i] * weight[k]
+        weight[i] /= gram[i, i]
+    weight /= size
+    weight[slot] = 0.0
+    return weight
+
+
+@numba.njit(
+    f"void(float64[:, :, :, ::1], {_planes}, int64, int64, {_bools}, {_planes})", cache=True, fastmath=False, nogil=True
+)  # fmt: skip
+def _mixture(kept: Floats, residual: Floats, slot: int, n_slots: int, slow: Flags, out: Floats) -> None:
+    """Where to go on from: the mixture of kept iterates in slow hours, the last iterate in others.
+
+    kept is [slot, row + 1, 2, hour], residual [slot, value, hour], slow [hour], out [row + 1, 2, hour].
+    """
+    gram, weights = _gram(residual, slot, n_slots), np.zeros((n_slots, len(slow)))
+    for h in range(len(slow)):
+        if slow[h]:
+            weights[:, h] = _weights(gram[:, :, h].copy(), slot)
+    last = kept[slot]
+    out[:] = last
+    for i in range(n_slots):
+        if i != slot:
+            for row in range(len(out) - 1):
+                for part in range(2):
+                    for h in range(len(slow)):
+                        out[row, part, h] -= weights[i, h] * (last[row, part, h] - kept[i, row, part, h])
 
 
 @numba.njit(
@@ -315,7 +404,10 @@ def iterate(
     start: Ints, end: Ints, model: Ints, parameters: Floats, base_v: Floats, p: Floats, q: Floats, fixed: Floats,
     per_base: Floats, tolerance: float, max_iterations: int,
 ) -> Ints:  # fmt: skip
-    """Fixed-point iteration on the nodes from place ``first`` on.
+    """Fixed-point iteration on the nodes from place ``first`` on, with Anderson acceleration where it is slow.
+
+    An hour whose step is more than ``SLOW`` of the one before goes on from a mixture of its last iterates. That turns
+    slow convergence, and divergence at heavy load, into convergence; what it converges to is the same.
 
     Args:
         v: Start and result; the last row is ground and stays 0, V. [row + 1, 2, hour]
@@ -330,21 +422,36 @@ def iterate(
         Iterations after which each hour had converged, 0 where it has not. [hour]
     """
     n_rows, n_hours = len(base), v.shape[2]
-    b, change = np.zeros_like(v), np.empty(n_hours)
-    needed = np.zeros(n_hours, dtype=np.int64)
+    b, change, before = np.zeros_like(v), np.empty(n_hours), np.full(n_hours, np.inf)
+    kept, residual, sampled = _room(n_rows, n_hours)
+    needed, slow = np.zeros(n_hours, dtype=np.int64), np.zeros(n_hours, dtype=np.bool_)
+    old, slot, n_slots, limit = v.copy(), 0, 0, 2
+    mixed = old
     for iteration in range(1, max_iterations + 1):
+        slot = n_slots if n_slots < limit else (slot + 1) % limit
+        n_slots = max(n_slots, slot + 1)
         for i in range(n_rows):
             b[i, 0], b[i, 1] = base[i].real, base[i].imag
-        add_currents(v, start, end, model, parameters, base_v, p, q, fixed, -1.0, b)
+        add_currents(old, start, end, model, parameters, base_v, p, q, fixed, -1.0, b)
         _forward(b[:n_rows], first, lower, lower_column, below)
-        _backward(b, v, first, upper, upper_column, above, inverse, per_base, change)
+        new = kept[slot]
+        _backward(b, old, new, first, upper, upper_column, above, inverse, per_base, change)
+        for i in range(len(sampled)):
+            row = sampled[i]
+            residual[slot, 2 * i : 2 * i + 2] = per_base[row] * (new[row] - old[row])
         for h in range(n_hours):
-            if change[h] > tolerance * tolerance:
-                needed[h] = 0
-            elif needed[h] == 0:
-                needed[h] = iteration
+            done = change[h] <= tolerance * tolerance
+            needed[h] = 0 if not done else (needed[h] if needed[h] > 0 else iteration)
+            slow[h] = iteration > 1 and not done and change[h] > SLOW * SLOW * before[h]
+        before[:] = change
+        old = new
         if needed.min() > 0:
             break
+        if slow.any():
+            limit = _DEPTH + 1
+            _mixture(kept, residual, slot, n_slots, slow, mixed)
+            old = mixed
+    v[:] = kept[slot]
     return needed
 
 

@@ -25,14 +25,14 @@ class NetworkSource:
     """Where a network comes from; small enough to be sent to a worker.
 
     Attributes:
-        name: Its name: cases are drawn from it.
         master: Main OpenDSS file.
         root: Folder that bounds what may be read; the master's own if not given.
+        name: Cases are drawn from it; the circuit's own name if not given.
     """
 
-    name: str
     master: Path
     root: Path | None = None
+    name: str | None = None
 
 
 class Network:
@@ -51,6 +51,7 @@ class Network:
         self._script: Script = read_script(source.master, source.root)
         self.published = Circuit(self._script)
         self._own_profiles = self._with_own_shapes(self.published)
+        self.name = source.name or self.published.grid.name
         self.n_variants = n_variants(self.published.grid)
         self._compiled: OrderedDict[int, Circuit] = OrderedDict()
 
@@ -71,14 +72,15 @@ class Network:
 
     def draw(self, seed: int, number: int) -> Case:
         """Case ``number`` of ``seed``: a function of the network's name and these two alone."""
-        name = self.source.name
+        name = self.name
         variant = draw_variant(name, seed, number, self.n_variants, self.mix)
         circuit = self.circuit(variant)
         configuration, changed, switching = draw_configuration(circuit.space, name, seed, number, self.mix)
         request = day_request(circuit.grid, circuit.demand, circuit.own_shapes)
         profile = self._own_profiles.day(request, generator(name, "case profile", seed, number))
-        fault = draw_fault(circuit.space, configuration, name, seed, number, self.mix)
-        return Case(name, seed, number, variant, configuration, changed, switching, profile, fault)
+        live = circuit.space.connectivity.energised(configuration)
+        fault = draw_fault(circuit.space, live, name, seed, number, self.mix)
+        return Case(name, seed, number, variant, configuration, changed, switching, live, profile, fault)
 
     def _with_own_shapes(self, circuit: Circuit) -> ProfileSource:
         own = circuit.own_shapes  # a variant has the same customers in the same order
