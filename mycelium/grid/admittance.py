@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Complex128, Float64, Int64
 from scipy.sparse import coo_array, csc_array, csr_array
 
 from mycelium.grid import primitive
@@ -41,8 +42,8 @@ class Layout:
 
     first_row: dict[ElementKind, Ints]
     first_value: dict[ElementKind, Ints]
-    row: Ints
-    column: Ints
+    row: Int64[Ints, " value"]
+    column: Int64[Ints, " value"]
     n_rows: int
 
     @staticmethod
@@ -64,7 +65,7 @@ class Layout:
             row_at, value_at = int(first_row[kind][-1]), int(first_value[kind][-1])
         return Layout(first_row, first_value, np.concatenate(rows), np.concatenate(columns), row_at)
 
-    def rows_of(self, kind: ElementKind, element: int) -> Ints:
+    def rows_of(self, kind: ElementKind, element: int) -> Int64[Ints, " row"]:
         """Rows of B of one element, terminal by terminal."""
         return np.arange(self.first_row[kind][element], self.first_row[kind][element + 1])
 
@@ -74,7 +75,8 @@ def _element_start(grid: Grid, kind: ElementKind) -> Ints:
     start = grid.wiring.terminals[_TABLE[kind]].start
     if kind is not ElementKind.TRANSFORMER:
         return start
-    return start[np.append(grid.transformer["first_winding"].to_numpy().astype(np.int64), len(grid.winding))]
+    first = np.append(grid.transformer["first_winding"].to_numpy().astype(np.int64), len(grid.winding))
+    return np.asarray(start[first])
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,8 @@ class Admittance:
     grid: Grid
     configuration: Configuration
     layout: Layout
-    values: Complex
-    node: Ints
+    values: Complex128[Complex, " value"]
+    node: Int64[Ints, " row"]
     sources: Sources
 
     @staticmethod
@@ -153,12 +155,12 @@ class Admittance:
         n = self.grid.wiring.n_nodes
         return csc_array(coo_array((self.values[real], (row[real], column[real])), shape=(n, n)))
 
-    def currents(self, voltages: Complex) -> Complex:
+    def currents(self, voltages: Complex128[Complex, "*batch node"]) -> Complex128[Complex, "*batch row"]:
         """Currents into every terminal conductor, A. [..., row] from node voltages [..., node], V."""
         flat = voltages.reshape(-1, voltages.shape[-1])
         return np.asarray((self.branch @ flat.T).T).reshape(*voltages.shape[:-1], self.layout.n_rows)
 
-    def source_currents(self) -> Complex:
+    def source_currents(self) -> Complex128[Complex, " node"]:
         """Norton currents of all sources into the nodes, A. [node]"""
         return self.sources.injected()
 
@@ -167,7 +169,7 @@ def _row_nodes(grid: Grid, configuration: Configuration) -> Ints:
     return np.concatenate([grid.wiring.nodes_of(_TABLE[kind], configuration.group_phase) for kind in ElementKind])
 
 
-def winding_taps(grid: Grid, configuration: Configuration) -> Floats:
+def winding_taps(grid: Grid, configuration: Configuration) -> Float64[Floats, " winding"]:
     """Tap of every winding: fixed ones from the records, regulated ones from the configuration. [winding]"""
     taps = grid.winding["tap_pu"].to_numpy().astype(np.float64).copy()
     taps[grid.regulated] = configuration.tap_pu

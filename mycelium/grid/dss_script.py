@@ -308,13 +308,13 @@ class _Reader:
 
     def _define(self, verb: str, tokens: Tokens) -> None:
         """New, edit and batchedit."""
-        target = self._target(verb, tokens)
+        target, renamed = self._target(verb, tokens)
         if not self._measures(self._element):
-            self._append_checked(f"{verb} {target}", tokens, tokens)
+            self._append_checked(f"{verb} {target}", tokens, tokens, edited=renamed)
 
     def _point(self, verb: str, tokens: Tokens) -> None:
         """Commands that name an element without editing it."""
-        target = self._target(verb, tokens)
+        target, _ = self._target(verb, tokens)
         if not self._measures(f"{verb} {self._element}"):
             text = self._rebuilt([verb, target, *(parameter.text for parameter in tokens)])
             self._append(text, activates=self._class if verb == "select" else "")
@@ -340,15 +340,16 @@ class _Reader:
         head = f"edit {self._quoted_element()}" if names else "~"
         self._append_checked(head, chain([given], tokens), tokens, edited=True)
 
-    def _target(self, verb: str, tokens: Tokens) -> str:
-        """Takes the element of a command, makes it active, and returns it as text for the engine."""
+    def _target(self, verb: str, tokens: Tokens) -> tuple[str, bool]:
+        """Takes the element of a command and makes it active; its text, and whether that is not as written."""
         given = tokens.take()
         class_name, dot, name = given.value.partition(".")
         named_right = "object".startswith(given.name) or given.name.startswith("object")
         if not dot or not named_right:
             self._fail(f"'{verb} {given.text}': expected `{verb} Class.name`.")
         self._activate(verb, class_name, expand(name, self._variables))
-        return self._quoted_element() if "@" in given.written else given.text
+        renamed = "@" in given.written
+        return self._quoted_element() if renamed else given.text, renamed
 
     def _activate(self, verb: str, class_name: str, name: str) -> None:
         self._class, self._element = class_name.lower(), f"{class_name}.{name}"
@@ -391,7 +392,7 @@ class _Reader:
             self._fail(f"{self._element}: {error}")
         for name, why in notes:
             self._note(f"{self._element}.{name}", why)
-        text = self._rebuilt([head, *texts]) if changed or edited or "@" in head else tokens.source
+        text = self._rebuilt([head, *texts]) if changed or edited else tokens.source
         self._append(text, activates=self._class)
 
     def _rebuilt(self, pieces: list[str]) -> str:

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Bool, Float64, Int8, Int16, Int64
 
 from mycelium.errors import FeederError
+from mycelium.grid.validation_report import ValidationReport
 from mycelium.grid.wiring import Wiring
 from mycelium.schema import MATRICES, TABLES
 
@@ -97,12 +99,12 @@ class Grid:
         return Wiring.of(self.tables)
 
     @cached_property
-    def switches(self) -> Ints:
+    def switches(self) -> Int64[Ints, " switch"]:
         """Rows of the line table that can be operated. [switch]"""
         return np.flatnonzero(self.line["switch"].to_numpy())
 
     @cached_property
-    def regulated(self) -> Ints:
+    def regulated(self) -> Int64[Ints, " regulated"]:
         """Rows of the winding table whose tap a regulator moves. [regulated winding]"""
         return np.flatnonzero(self.winding["regulated"].to_numpy())
 
@@ -115,6 +117,12 @@ class Grid:
     def replace_tables(self, **tables: pd.DataFrame) -> Grid:
         """A copy with some tables exchanged."""
         return replace(self, tables={**self.tables, **tables})
+
+    def validate(self) -> ValidationReport:
+        """Everything in the records that is wrong or hard to believe."""
+        from mycelium.grid.validate import validate  # which needs a Grid
+
+        return validate(self)
 
     def save(self, path: Path) -> None:
         """Write the Grid into one file (zip of arrays), exactly."""
@@ -176,10 +184,10 @@ class Configuration:
         capacitor_steps: Steps in operation. [capacitor]
     """
 
-    switch_open: npt.NDArray[np.bool_]
-    group_phase: npt.NDArray[np.int8]
-    tap_pu: Floats
-    capacitor_steps: npt.NDArray[np.int16]
+    switch_open: Bool[npt.NDArray[np.bool_], " switch"]
+    group_phase: Int8[npt.NDArray[np.int8], " group"]
+    tap_pu: Float64[Floats, " regulated"]
+    capacitor_steps: Int16[npt.NDArray[np.int16], " capacitor"]
 
     def check(self, grid: Grid) -> None:
         """Raise ValueError where the sizes or values do not fit the grid."""

@@ -103,7 +103,7 @@ def _hidden_buses(grid: Grid, zone: Flags, line: _Single) -> Flags:
     several = ~line.one
     for k in range(2):
         fixed[line.bus[several, k]] = True
-    return zone & ~fixed & (present[:, 1:].sum(axis=1) == 1)
+    return np.asarray(zone & ~fixed & (present[:, 1:].sum(axis=1) == 1))
 
 
 def _drop_contradictions(

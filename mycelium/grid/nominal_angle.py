@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Float64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -56,8 +57,8 @@ class NominalAngle:
         valid: Whether the bus has this phase and its angle is defined. [bus, phase]
     """
 
-    angle_rad: Floats
-    valid: Flags
+    angle_rad: Float64[Floats, "bus phase=3"]
+    valid: Bool[Flags, "bus phase=3"]
 
 
 def wrap(x: Floats) -> Floats:
@@ -279,7 +280,7 @@ def _far_place(grid: Grid, winding: Ints, phase: Ints) -> Ints:
     return np.asarray(np.where(delta, (phase + step) % np.maximum(n, 3), n))
 
 
-def transformer_shift(grid: Grid, b: Branches, nominal: NominalAngle) -> Floats:
+def transformer_shift(grid: Grid, b: Branches, nominal: NominalAngle) -> Float64[Floats, " branch"]:
     """Phase shift of each transformer branch from winding 1 outwards, radians; else zero. [branch]
 
     It is the common difference of the nominal angles at the same places of the two terminals (of the only

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Float64, Int64
 
 from mycelium.grid.grid import Grid
 from mycelium.grid.nominal_angle import NominalAngle, transformer_shift
+from mycelium.grid.primitive import reactor_sizes
 from mycelium.grid.topology import (
     BRANCH_KINDS,
     Branches,
@@ -55,20 +57,22 @@ class PathStatistics:
         shifts: Number of transformers with a shift. [bus]
     """
 
-    reached: npt.NDArray[np.bool_]
-    substation: Ints
-    predecessor: Ints
-    branch: Ints
-    distance_pu: Floats
-    hops: Ints
-    r_pu: Floats
-    x_pu: Floats
-    transformers: Ints
-    shift_rad: Floats
-    shifts: Ints
+    reached: Bool[npt.NDArray[np.bool_], " bus"]
+    substation: Int64[Ints, " bus"]
+    predecessor: Int64[Ints, " bus"]
+    branch: Int64[Ints, " bus"]
+    distance_pu: Float64[Floats, " bus"]
+    hops: Int64[Ints, " bus"]
+    r_pu: Float64[Floats, " bus"]
+    x_pu: Float64[Floats, " bus"]
+    transformers: Int64[Ints, " bus"]
+    shift_rad: Float64[Floats, " bus"]
+    shifts: Int64[Ints, " bus"]
 
 
-def position(grid: Grid, nominal: NominalAngle) -> tuple[Floats, PathStatistics]:
+def position(
+    grid: Grid, nominal: NominalAngle
+) -> tuple[Float64[Floats, "bus descriptor=9"], PathStatistics]:
     """The nine descriptors of the paper [bus, descriptor], and the path statistics behind them.
 
     The order is hops / 57, log(1 + hops), log(1 + R / R0), log(1 + X / X0), log(1 + transformers), log of the
@@ -148,7 +152,9 @@ def _branch_to(b: Branches, weight: Floats, predecessor: Ints) -> Ints:
     return result
 
 
-def accumulate(own: Floats, predecessor: Ints) -> Floats:
+def accumulate(
+    own: Float64[Floats, "value bus"], predecessor: Int64[Ints, " bus"]
+) -> Float64[Floats, "value bus"]:
     """Sum each bus's own values over its path, itself included, in a number of rounds logarithmic in depth.
 
     Args:
@@ -166,12 +172,16 @@ def accumulate(own: Floats, predecessor: Ints) -> Floats:
     return total[:, :n]
 
 
-def electrical_length_pu(r_pu: Floats, x_pu: Floats) -> Floats:
+def electrical_length_pu(
+    r_pu: Float64[Floats, " branch"], x_pu: Float64[Floats, " branch"]
+) -> Float64[Floats, " branch"]:
     """Impedance magnitude of each branch, never quite zero. [branch]"""
     return np.maximum(np.hypot(r_pu, x_pu), _SHORTEST_PU)
 
 
-def branch_impedance_pu(grid: Grid, b: Branches) -> tuple[Floats, Floats]:
+def branch_impedance_pu(
+    grid: Grid, b: Branches
+) -> tuple[Float64[Floats, " branch"], Float64[Floats, " branch"]]:
     """Resistance and reactance magnitude of every branch, per unit on 1 MVA. [branch]"""
     base_kv = np.sqrt(3.0) * grid.bus["base_kv"].to_numpy()[b.bus_from]
     per_ohm = _BASE_MVA / base_kv**2
@@ -210,7 +220,7 @@ def _capacitor_ohm(grid: Grid) -> tuple[Floats, Floats]:
 
 def _reactor_ohm(grid: Grid) -> tuple[Floats, Floats]:
     """Own values; where only a matrix is given, those of the first phase's own admittance. [reactor]"""
-    size = grid.reactor["n_phases"].to_numpy().astype(np.int64) ** 2
+    size = reactor_sizes(grid) ** 2
     first = np.cumsum(size) - size
     y = grid.matrices["reactor_g_siemens"][first] + 1j * grid.matrices["reactor_b_siemens"][first]
     r, x = grid.reactor["r_ohm"].to_numpy(), grid.reactor["x_ohm"].to_numpy()

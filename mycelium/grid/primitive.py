@@ -16,6 +16,7 @@ from mycelium.grid.grid import Grid
 from mycelium.schema import Connection
 
 Complex = npt.NDArray[np.complex128]
+AnyComplex = npt.NDArray[np.complexfloating]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Blocks = Iterator[tuple[Ints, Complex]]  # rows of a table and their primitives [row, item, item]
@@ -46,9 +47,10 @@ def _by_key(keys: pd.DataFrame | npt.NDArray[np.generic], rows: Ints) -> Iterato
         yield rows[np.sort(index)]
 
 
-def two_terminal(y: Complex) -> Complex:
+def two_terminal(y: AnyComplex) -> Complex:
     """Primitive of an admittance between two terminals. [row, 2n, 2n]"""
-    return np.concatenate([np.concatenate([y, -y], 2), np.concatenate([-y, y], 2)], 1)
+    block = np.concatenate([np.concatenate([y, -y], 2), np.concatenate([-y, y], 2)], 1)
+    return block.astype(np.complex128, copy=False)
 
 
 def line_primitives(grid: Grid, rows: Ints) -> Blocks:
@@ -58,7 +60,7 @@ def line_primitives(grid: Grid, rows: Ints) -> Blocks:
         yield part, line_block(r + 1j * x, c, grid.frequency_hz)
 
 
-def line_block(z_ohm: Complex, c_nf: Floats, frequency_hz: float) -> Complex:
+def line_block(z_ohm: AnyComplex, c_nf: Floats, frequency_hz: float) -> Complex:
     """Series impedance with half the shunt capacitance at either end. [row, 2n, 2n] from [row, n, n]"""
     block = two_terminal(np.linalg.inv(z_ohm))
     n = z_ohm.shape[1]
@@ -68,10 +70,15 @@ def line_block(z_ohm: Complex, c_nf: Floats, frequency_hz: float) -> Complex:
     return block
 
 
-def reactor_primitives(grid: Grid, rows: Ints) -> Blocks:
-    delta = (grid.reactor["connection"] == Connection.DELTA).to_numpy()
+def reactor_sizes(grid: Grid) -> Ints:
+    """Order of the packed matrices of every reactor: an open delta has one corner more than coils. [reactor]"""
     n_phases = grid.reactor["n_phases"].to_numpy().astype(np.int64)
-    sizes = n_phases + (delta & (n_phases < 3))  # an open delta has one corner more than coils
+    delta = (grid.reactor["connection"] == Connection.DELTA).to_numpy()
+    return np.asarray(n_phases + (delta & (n_phases < 3)))
+
+
+def reactor_primitives(grid: Grid, rows: Ints) -> Blocks:
+    delta, sizes = (grid.reactor["connection"] == Connection.DELTA).to_numpy(), reactor_sizes(grid)
     for part in _by_key(np.stack([sizes, delta], 1), rows):
         y = unpack(grid.matrices["reactor_g_siemens"], sizes, part) + 1j * unpack(
             grid.matrices["reactor_b_siemens"], sizes, part

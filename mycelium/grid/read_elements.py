@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mycelium.grid.import_report import ImportReport
 from mycelium.grid.primitive import delta_coils, sequence_matrix
-from mycelium.schema import LOW_VOLTAGE_KV, TABLES, Connection, DerKind
+from mycelium.schema import LOW_VOLTAGE_KV, TABLES, TIE_PREFIX, Connection, DerKind
 
 Columns = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -117,7 +117,7 @@ def read_lines(
         "n_conductors": n[keep],
         "n_phases": [_phase_count(end[1]) for end in ends1],
         "switch": switch[keep],
-        "tie": np.zeros(len(keep), bool),
+        "tie": [all_names[i].startswith(TIE_PREFIX) for i in keep],
         "fuse": [name in fuses for name in full],
         "recloser": [name in reclosers for name in full],
         "length_km": (length * metres / 1000.0)[keep],
@@ -292,18 +292,20 @@ def _reactor_admittance(reactor: Any, n: int, delta: bool) -> tuple[npt.NDArray[
         r = np.asarray(reactor.RMatrix).reshape(n, n)
         x = np.asarray(reactor.XMatrix).reshape(n, n)
         if reactor.Parallel:
-            return np.linalg.inv(r) + np.linalg.inv(1j * x), float("nan"), float("nan")
-        return np.linalg.inv(r + 1j * x), float("nan"), float("nan")
+            return _complex(np.linalg.inv(r) + np.linalg.inv(1j * x)), float("nan"), float("nan")
+        return _complex(np.linalg.inv(r + 1j * x)), float("nan"), float("nan")
     z1, z2, z0 = complex(reactor.Z1), complex(reactor.Z2), complex(reactor.Z0)
     if z1 != 0:
-        if n == 3:
-            z = sequence_matrix(z0, z1, z2)
-        else:  # the engine's rule: (Z1 + Z2 + Z0) / 3 on the diagonal, Z1 / 3 for one phase
-            z = np.eye(n) * (z1 if n == 1 else z0 + z1 + z2) / 3
-        return np.linalg.inv(z), z1.real, z1.imag
+        # The engine's rule: (Z1 + Z2 + Z0) / 3 on the diagonal of two phases, and Z1 / 3 of one.
+        z = sequence_matrix(z0, z1, z2) if n == 3 else _complex(np.eye(n) * (z1 if n == 1 else z0 + z1 + z2) / 3)
+        return _complex(np.linalg.inv(z)), z1.real, z1.imag
     y = 1.0 / complex(reactor.R, reactor.X) + (1.0 / reactor.Rp if reactor.Rp else 0.0)
     block = y * (delta_coils(n) if delta else np.eye(n))
-    return block, float(reactor.R), float(reactor.X)
+    return _complex(block), float(reactor.R), float(reactor.X)
+
+
+def _complex(values: npt.NDArray[Any]) -> npt.NDArray[np.complex128]:
+    return values.astype(np.complex128, copy=False)
 
 
 def read_consumers(alt: Any, buses: Buses, report: ImportReport) -> Columns:
@@ -418,26 +420,30 @@ def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Col
 
 
 def _windings(unit: Any, row: int, buses: Buses, regulated: set[tuple[str, int]]) -> list[Columns]:
-    n = int(unit.Phases)
+    n, name = int(unit.Phases), unit.Name.lower()
+    values = zip(
+        unit.Buses, unit.Conns, unit.kVs, unit.kVAs, unit.pctRs, unit.RNeut, unit.XNeut, unit.Taps, unit.MinTap,
+        unit.MaxTap, unit.NumTaps, strict=True,
+    )  # fmt: skip
     parts = []
-    for k, bus in enumerate(unit.Buses):
-        moved = (unit.Name.lower(), k + 1) in regulated
+    for number, (bus, connection, kv, kva, r_pct, r_neutral, x_neutral, tap, low, high, taps) in enumerate(values, 1):
+        moved = (name, number) in regulated
         parts.append(
             {
                 "transformer": row,
-                "number": k + 1,
+                "number": number,
                 **_ends([terminal(buses, bus, n, n + 1)], 1),
-                "connection": Connection.DELTA if int(unit.Conns[k]) == 1 else Connection.WYE,
-                "rated_kv": unit.kVs[k],
-                "rated_kva": unit.kVAs[k],
-                "r_pct": unit.pctRs[k],
-                "neutral_r_ohm": unit.RNeut[k],
-                "neutral_x_ohm": unit.XNeut[k],
-                "tap_pu": 1.0 if moved else unit.Taps[k],
+                "connection": Connection.DELTA if int(connection) == 1 else Connection.WYE,
+                "rated_kv": kv,
+                "rated_kva": kva,
+                "r_pct": r_pct,
+                "neutral_r_ohm": r_neutral,
+                "neutral_x_ohm": x_neutral,
+                "tap_pu": 1.0 if moved else tap,
                 "regulated": moved,
-                "min_tap_pu": unit.MinTap[k],
-                "max_tap_pu": unit.MaxTap[k],
-                "n_taps": unit.NumTaps[k],
+                "min_tap_pu": low,
+                "max_tap_pu": high,
+                "n_taps": taps,
             }
         )
     return parts

@@ -183,12 +183,12 @@ def _opened_by_command(engine: Engine, grid: Grid, report: ImportReport) -> npt.
     circuit = engine.dss.ActiveCircuit
     opened = np.zeros(len(grid.line), bool)
     partly: list[str] = []
-    for row, name in enumerate(grid.line["name"]):
-        if not grid.line["switch"].iat[row]:
-            continue
+    names, sizes = grid.line["name"].to_numpy(), grid.line["n_conductors"].to_numpy()
+    for row in grid.switches:
+        name = str(names[row])
         circuit.SetActiveElement(f"line.{name}")
         element = circuit.ActiveCktElement
-        states = [element.IsOpen(t, p + 1) for t in (1, 2) for p in range(int(grid.line["n_conductors"].iat[row]))]
+        states = [element.IsOpen(t, p + 1) for t in (1, 2) for p in range(int(sizes[row]))]
         opened[row] = any(states)
         if any(states[: len(states) // 2]) and not all(states[: len(states) // 2]):
             partly.append(name)

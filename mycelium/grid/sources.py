@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Complex128, Int64
 from scipy.linalg import block_diag
 
 from mycelium.grid import primitive
@@ -26,9 +27,9 @@ class Sources:
         n_nodes: Nodes of the grid.
     """
 
-    node: Ints
-    admittance: Complex
-    norton: Complex
+    node: Int64[Ints, " item"]
+    admittance: Complex128[Complex, "item item"]
+    norton: Complex128[Complex, " item"]
     n_nodes: int
 
     @staticmethod
@@ -43,12 +44,12 @@ class Sources:
             norton += [into, -into]
         return Sources(node, block_diag(*blocks), np.concatenate(norton), grid.wiring.n_nodes)
 
-    def currents(self, v: Complex) -> Complex:
+    def currents(self, v: Complex128[Complex, "*batch node"]) -> Complex128[Complex, "*batch item"]:
         """Currents into the sources' terminal conductors, A. [..., item] from node voltages [..., node], V."""
         at = np.where(self.node >= 0, v[..., self.node], 0.0)
         return np.asarray(at @ self.admittance.T - self.norton)
 
-    def injected(self) -> Complex:
+    def injected(self) -> Complex128[Complex, " node"]:
         """Norton currents of all sources into the nodes, A. [node]"""
         result = np.zeros(self.n_nodes, dtype=np.complex128)
         np.add.at(result, self.node[self.node >= 0], self.norton[self.node >= 0])

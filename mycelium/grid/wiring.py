@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from jaxtyping import Bool, Int8, Int64
 
 from mycelium.schema import GROUND, HIDDEN, HIDDEN_MARK, ElementKind
 
@@ -22,7 +23,7 @@ _KEYS_PER_BUS = 64  # conductor numbers of a bus stay below this
 TERMINALS = {"line": 2, "winding": 1, "reactor": 2, "capacitor": 2, "substation": 2, "consumer": 1, "der": 1}
 
 
-def parse_conductors(texts: pd.Series) -> tuple[Ints, Ints]:
+def parse_conductors(texts: pd.Series) -> tuple[Int64[Ints, " item"], Int64[Ints, " row"]]:
     """Conductor numbers of a column of texts such as '1.2.3.0' or '?.4', and how many each row has.
 
     Returns:
@@ -39,7 +40,7 @@ def parse_conductors(texts: pd.Series) -> tuple[Ints, Ints]:
     return np.concatenate([parsed[code] for code in codes]), counts
 
 
-def ragged_ranges(counts: Ints) -> tuple[Ints, Ints]:
+def ragged_ranges(counts: Int64[Ints, " row"]) -> tuple[Int64[Ints, " item"], Int64[Ints, " item"]]:
     """Row index and place within the row of every item of a ragged array with these counts."""
     rows = np.repeat(np.arange(len(counts)), counts)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else np.zeros(0, np.int64)
@@ -57,13 +58,13 @@ class Terminals:
         start: First item of each row, one more at the end. [row + 1]
     """
 
-    row: Ints
-    terminal: Ints
-    place: Ints
-    bus: Ints
-    conductor: Ints
-    group: Ints
-    start: Ints
+    row: Int64[Ints, " item"]
+    terminal: Int64[Ints, " item"]
+    place: Int64[Ints, " item"]
+    bus: Int64[Ints, " item"]
+    conductor: Int64[Ints, " item"]
+    group: Int64[Ints, " item"]
+    start: Int64[Ints, " starts"]
 
     @staticmethod
     def of(table: pd.DataFrame, n_terminals: int) -> Terminals:
@@ -92,10 +93,10 @@ class Wiring:
         hidden_bus: Buses with an own conductor of unknown phase. [bus]
     """
 
-    bus: Ints
-    conductor: Ints
+    bus: Int64[Ints, " node"]
+    conductor: Int64[Ints, " node"]
     terminals: Mapping[str, Terminals]
-    hidden_bus: npt.NDArray[np.bool_]
+    hidden_bus: Bool[npt.NDArray[np.bool_], " bus"]
 
     @staticmethod
     def of(tables: Mapping[str, pd.DataFrame]) -> Wiring:
@@ -111,7 +112,7 @@ class Wiring:
     def n_nodes(self) -> int:
         return len(self.bus)
 
-    def find(self, bus: Ints, conductor: Ints) -> Ints:
+    def find(self, bus: Int64[Ints, "*pair"], conductor: Int64[Ints, "*pair"]) -> Int64[Ints, "*pair"]:
         """Node of each (bus, conductor), -1 for ground and for pairs that do not exist."""
         keys = _key(self.bus, self.conductor)
         wanted = _key(np.asarray(bus), np.asarray(conductor))
@@ -119,7 +120,9 @@ class Wiring:
         found = (keys[place] == wanted) & (np.asarray(conductor) != GROUND)
         return np.where(found, place, -1)
 
-    def nodes_of(self, table: str, group_phase: npt.NDArray[np.int8]) -> Ints:
+    def nodes_of(
+        self, table: str, group_phase: Int8[npt.NDArray[np.int8], " group"]
+    ) -> Int64[Ints, " item"]:
         """Node of every terminal conductor of a table, -1 for ground. [item]
 
         Args:
@@ -139,7 +142,7 @@ class Wiring:
             )
         return node
 
-    def nodes_at(self, bus: int) -> Ints:
+    def nodes_at(self, bus: int) -> Int64[Ints, " node"]:
         """Nodes of one bus."""
         low, high = np.searchsorted(self.bus, [bus, bus + 1])
         return np.arange(low, high)

@@ -11,6 +11,7 @@ the day's profile.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ class Circuit:
         self._phase_now = self.recorded.group_phase.copy()
         self._der_off: set[str] = set()
         self._names: list[str] = []
+        self._order_known = False
         engine.set_canonical()
         self._load_slices = self._slices("Load", self.grid.consumer["name"].tolist())
         self._der_slices = {
@@ -138,13 +140,11 @@ class Circuit:
 
     def _warm_up(self) -> None:
         """Solve once with every spare element in place, so that the first case meets the state any later one does."""
-        self._reset(self.recorded)
+        self.reset(self.recorded)
         self.engine.command("set controlmode=off")
         self._fault.apply_all()
-        try:
+        with suppress(DSSException):  # the case itself will say why it cannot be solved
             self.engine.command("solve")
-        except DSSException:
-            pass  # the case itself will say why it cannot be solved
         self._fault.clear()
 
     def _judge(self) -> None:
@@ -158,7 +158,7 @@ class Circuit:
         if solved is None:
             self.engine_because = ["the fixed point does not converge at nominal demand"]
             return
-        self._reset(self.recorded)
+        self.reset(self.recorded)
         try:
             theirs = self._solve_hour(0).v
         except Rejection as reason:
@@ -204,16 +204,19 @@ class Circuit:
     def solve_by_engine(self, case: Case) -> Day:
         """Simulate a case hour by hour with controls, in the engine; ``demand`` holds its day."""
         self._isolate_ders(case.energised, case.configuration)
-        self._reset(case.configuration)
+        self.reset(case.configuration)
         hours = [self._solve_hour(hour) for hour in range(HOURS - 1)]
         self.engine.command("set controlmode=off")
         try:
             if case.fault is not None:
                 self._fault.apply(case.fault, case.configuration)
+                self._order_known = False
             hours.append(self._solve_hour(HOURS - 1))
             interior = self._fault.interior_voltages(case.fault)
         finally:
-            self._fault.clear()
+            if case.fault is not None:
+                self._fault.clear()
+                self._order_known = False
         return self._day(
             case, "engine", interior,
             v=np.stack([hour.v for hour in hours]),
@@ -244,11 +247,13 @@ class Circuit:
         solution = self.engine.dss.ActiveCircuit.Solution
         try:
             solution.Solve()
+            if not self._order_known:
+                self._map_nodes()
         except DSSException as error:
             raise Rejection(f"hour {hour}: {_first_sentence(error)}") from None
         if not solution.Converged:
             raise Rejection(f"hour {hour}: the power flow did not converge")
-        v = self._voltages()
+        v = np.asarray(self._to_grid(self.engine.voltages()))
         if not np.all(np.isfinite(v)):
             raise Rejection(f"hour {hour}: the power flow gave no finite voltages")
         der = [self._currents(DER_CLASS[kind], self._der_slices[kind]) for kind in DerKind]
@@ -256,12 +261,13 @@ class Circuit:
             v, self._currents("Load", self._load_slices), np.concatenate(der), self._taps(), self._steps()
         )
 
-    def _voltages(self) -> Complex:
+    def _map_nodes(self) -> None:
+        """Learn the engine's node order again; editing a bus, a fault or a tripped generator may have changed it."""
         names = self.engine.alt.YNodeOrder()
         if names != self._names:
             self._names = names
             self._to_grid = map_nodes([str(name).lower() for name in names], self.grid)
-        return np.asarray(self._to_grid(self.engine.voltages()))
+        self._order_known = True
 
     def _currents(self, engine_class: str, places: Ints) -> Complex:
         if not len(places):
@@ -279,7 +285,7 @@ class Circuit:
 
     # ---- canonical start ---------------------------------------------------------------------------------------
 
-    def _reset(self, configuration: Configuration) -> None:
+    def reset(self, configuration: Configuration) -> None:
         """Bring the engine to the start of a day in this configuration."""
         self._set_positions(configuration)
         self._set_phases(configuration)
@@ -328,6 +334,7 @@ class Circuit:
                     if text:
                         self.engine.command(f"{kind}.{record['name']}.bus{end}={text}")
         self._phase_now = phase.copy()
+        self._order_known = False
 
     def _tied_to(self, record: object, end: int, phase: npt.NDArray[np.int8]) -> str:
         """Bus string of a hidden conductor's end at a known bus; empty elsewhere."""
@@ -350,6 +357,7 @@ class Circuit:
             if not on
         }
         for element in off ^ self._der_off:
+            self._order_known = False
             self.engine.command(f"{element}.enabled={'no' if element in off else 'yes'}")
         self._der_off = off
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Complex128, Float64, Int8, Int16
 
 from mycelium.errors import FeederError
 from mycelium.grid.admittance import Admittance
@@ -49,16 +50,16 @@ class Day:
         solver: "engine" or "fixed point".
     """
 
-    v: Complex
-    v_interior: Complex
-    tap_pu: Floats
-    capacitor_steps: npt.NDArray[np.int16]
-    consumer_current: Complex
-    der_current: Complex
-    source_current: Complex
-    energised: npt.NDArray[np.bool_]
-    switch_open: npt.NDArray[np.bool_]
-    group_phase: npt.NDArray[np.int8]
+    v: Complex128[Complex, "hour=24 node"]
+    v_interior: Complex128[Complex, " conductor"]
+    tap_pu: Float64[Floats, "hour=24 regulated"]
+    capacitor_steps: Int16[npt.NDArray[np.int16], "hour=24 capacitor"]
+    consumer_current: Complex128[Complex, "hour=24 consumer_item"]
+    der_current: Complex128[Complex, "hour=24 der_item"]
+    source_current: Complex128[Complex, "hour=24 source_item"]
+    energised: Bool[npt.NDArray[np.bool_], " node"]
+    switch_open: Bool[npt.NDArray[np.bool_], " switch"]
+    group_phase: Int8[npt.NDArray[np.int8], " group"]
     fault: Fault | None
     network: str
     seed: int
@@ -71,7 +72,7 @@ class Day:
         """True configuration of an hour."""
         return Configuration(self.switch_open, self.group_phase, self.tap_pu[hour], self.capacitor_steps[hour])
 
-    def branch_currents(self, grid: Grid) -> Complex:
+    def branch_currents(self, grid: Grid) -> Complex128[Complex, "hour=24 row"]:
         """Currents into every terminal conductor of every element, A. [hour, row of B]
 
         At the last hour of a line fault the row of the faulted line holds the current into either end of it.

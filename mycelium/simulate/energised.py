@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -33,10 +34,10 @@ class Connectivity:
     """
 
     grid: Grid
-    part: Ints
-    switch_row: Ints
-    switch_pair: Ints
-    hidden_item: Ints
+    part: Int64[Ints, " parts"]
+    switch_row: Int64[Ints, " pair"]
+    switch_pair: Int64[Ints, "pair ends=2"]
+    hidden_item: Int64[Ints, "item ends=2"]
 
     @staticmethod
     def of(grid: Grid) -> Connectivity:
@@ -69,7 +70,7 @@ class Connectivity:
             np.stack([first[moves], second[moves]], axis=1),
         )
 
-    def energised(self, configuration: Configuration) -> Flags:
+    def energised(self, configuration: Configuration) -> Bool[Flags, " node"]:
         """Whether each node is tied to a source. [node]"""
         closed = ~configuration.switch_open[self.switch_row]
         node = self.grid.wiring.nodes_of("line", configuration.group_phase) if len(self.hidden_item) else None
@@ -120,4 +121,4 @@ def _through_transformers(grid: Grid, node: Ints) -> Ints:
     rows = np.concatenate(items)
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     same = rows[1:, 0] == rows[:-1, 0]
-    return np.stack([rows[:-1, 1], rows[1:, 1]], axis=1)[same]
+    return np.asarray(np.stack([rows[:-1, 1], rows[1:, 1]], axis=1)[same])

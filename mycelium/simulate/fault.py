@@ -62,7 +62,7 @@ def draw_resistance_ohm(rng: np.random.Generator, base_kv_ln: float) -> float:
     """R for a line-to-neutral voltage base."""
     octaves = OCTAVES_LV if base_kv_ln * np.sqrt(3.0) < LOW_VOLTAGE_KV else OCTAVES_MV
     octave = int(rng.integers(octaves))
-    return LOWEST_R_OHM * 2**octave * (1.0 + float(rng.random()))
+    return float(LOWEST_R_OHM * 2**octave * (1.0 + float(rng.random())))
 
 
 def draw_fraction(rng: np.random.Generator) -> float:

@@ -1,13 +1,17 @@
 """Batched fixed-point power flow for days on which no control acts.
 
-Every step of a day solves Y V = I(sources) - I(loads at V) - I(generators at V) by iterating on V, with one
+Every hour of a day solves Y V = I(sources) - I(loads at V) - I(generators at V) by iterating on V, with one
 factorisation of Y for all of them; sources are Norton equivalents inside Y. Y has no part of the loads in it, so it
 serves any demand.
 
-Nodes that no source reaches through the nonzero entries of Y are dead: 0 V exactly, and not in the matrix. Nodes that
-are reached, but not tied to ground by anything (a delta winding without the engine's ``ppm_antifloat``), have no
-voltage of their own: elimination loses their last pivot to rounding. They are held by a conductance of 1e-9 of their
-diagonal, which sets their mean voltage near ground and leaves differences of voltage alone; ``floating`` names them.
+Nodes that no source reaches through the nonzero entries of Y are dead: 0 V exactly, and not in the matrix. A load
+between a live and a dead node (a neutral that only loads share, say) makes what is dead depend on the load itself: such
+loads are named as ``stranded``, and no hour is called converged.
+
+Nodes that are reached, but that nothing ties to ground (behind a delta winding without the engine's ``ppm_antifloat``),
+have no voltage of their own: elimination loses their last pivot to rounding. A tiny conductance then holds that one
+node at ground (``floating``). No current flows in it, so voltage differences are right, and as the engine has them; the
+engine's own common voltage there is rounding.
 """
 
 from __future__ import annotations
@@ -17,12 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csc_array, csr_array
-from scipy.sparse.csgraph import connected_components
 
+from mycelium.engine import Engine
 from mycelium.grid.admittance import Admittance
-from mycelium.schema import ElementKind
+from mycelium.grid.grid import Grid
+from mycelium.schema import Connection, DerKind, ElementKind
+from mycelium.simulate import fixed_point_factor as factor
 from mycelium.simulate import fixed_point_kernel as kernel
-from mycelium.simulate.load_model import LoadModel
+from mycelium.simulate.load_model import DER_CLASS, LoadModel, Model
 
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
@@ -32,6 +38,17 @@ Flags = npt.NDArray[np.bool_]
 TOLERANCE = 1e-9
 MAX_ITERATIONS = 100
 
+# Engine classes whose elements act on their own within a day, and elements that the Grid has no model of.
+_CONTROLS = (
+    "RegControl", "CapControl", "InvControl", "ExpControl", "StorageController", "GenDispatcher", "UPFCControl",
+    "ESPVLControl",
+)  # fmt: skip
+_NOT_MODELLED = (
+    "Isource", "VCCS", "UPFC", "VSConverter", "IndMach012", "AutoTrans", "GICLine", "GICsource", "GICTransformer",
+    "Generic5", "WindGen", "Equivalent",
+)  # fmt: skip
+_INVERTERS = ("PVSystem", "Storage")
+
 
 @dataclass(frozen=True)
 class FixedPointResult:
@@ -40,7 +57,7 @@ class FixedPointResult:
     Attributes:
         v: Node voltages, V. [hour, node]
         iterations: Iterations until converged, 0 where not. [hour]
-        converged: Whether the voltage change fell below the tolerance. [hour]
+        converged: Whether the voltage change fell below the tolerance and the hour can be trusted. [hour]
         load_currents: Currents from the network into the terminal conductors of consumers, A. [hour, item]
         der_currents: The same for ders, A. [hour, item]
     """
@@ -82,10 +99,10 @@ class _Pattern:
         row = np.repeat(np.arange(len(node)), np.diff(pointer))
         off = row != column
         counts = np.bincount(row[off], minlength=len(node))
-        order, n_first, start, count, pool = kernel.eliminate(
-            np.concatenate([[0], np.cumsum(counts)]), column[off], passive, kernel.FILL_PER_EDGE
+        order, n_first, start, count, pool = factor.eliminate(
+            np.concatenate([[0], np.cumsum(counts)]), column[off], passive, factor.FILL_PER_EDGE
         )
-        place, *factors = kernel.factor_pattern(order, start, count, pool)
+        place, *factors = factor.factor_pattern(order, start, count, pool)
         return _Pattern(node, pointer, column, passive, order, place, n_first, *factors)
 
     def fits(self, node: Ints, pointer: Ints, column: Ints, passive: Flags) -> bool:
@@ -104,8 +121,11 @@ class FixedPoint:
         admittance: The network.
         loads, ders: Models of its consumers and ders.
         dead: Nodes that no source reaches. [node]
-        floating: Nodes held only by the tiny shunt, one for each part that nothing ties to ground.
+        floating: Nodes held at ground by a tiny conductance, one for each part that nothing else ties to it.
+        stranded: Names of loads and generators between a live and a dead node.
     """
+
+    _pattern: _Pattern
 
     def __init__(
         self,
@@ -136,18 +156,19 @@ class FixedPoint:
         sources = self.admittance.layout.first_row[ElementKind.SUBSTATION]
         source_node = self.admittance.node[sources[0] : sources[-1]]
         rows = _by_rows(nodal)
-        self.dead = _dead(rows, source_node[source_node >= 0])
+        pointer, column = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+        self.dead = ~factor.reached(pointer, column, rows.data, source_node[source_node >= 0])
         node = np.flatnonzero(~self.dead)
         if len(node) < len(self.dead):
             rows = rows[node][:, node]
-        pointer, column = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+            pointer, column = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
         active = np.zeros(len(self.dead) + 1, dtype=bool)  # ground, -1, is the last
         active[self._load_node], active[self._der_node] = True, True
         key = (node, pointer, column, ~active[node])
         pattern = like._pattern if like is not None and like._pattern.fits(*key) else _Pattern.of(*key)
         self._pattern = pattern
-        self._below, self._above, self._inverse, floating = kernel.factorise(
-            pointer, column, rows.data.astype(np.complex128), pattern.order, pattern.place,
+        self._below, self._above, self._inverse, floating = factor.factorise(
+            pointer, column, rows.data, pattern.order, pattern.place,
             pattern.lower, pattern.lower_column, pattern.upper, pattern.upper_column,
         )  # fmt: skip
         self.floating = node[pattern.order[floating]]
@@ -158,12 +179,16 @@ class FixedPoint:
         solved = pattern.node[pattern.order]
         first = pattern.n_first
         b = self.admittance.source_currents()[solved]
-        kernel.forward_one(first, pattern.lower, pattern.lower_column, self._below, b)
+        factor.forward_one(first, pattern.lower, pattern.lower_column, self._below, b)
         self._passive, self._base = b[:first].copy(), b[first:].copy()
         self._per_base = 1.0 / (1e3 * grid.bus["base_kv"].to_numpy()[grid.wiring.bus[solved[first:]]])
         row = np.full(len(self.dead) + 1, len(self._base))  # ground and dead nodes share the last row, at 0 V
         row[solved[first:]] = np.arange(len(self._base))
         self._load_row, self._der_row = row[self._load_node], row[self._der_node]
+        self.stranded = [
+            *grid.consumer["name"].iloc[self._stranded(self.loads, self._load_node)],
+            *grid.der["name"].iloc[self._stranded(self.ders, self._der_node)],
+        ]
         parts = ((self.loads, self._load_row), (self.ders, self._der_row))
         self._start = np.concatenate([rows[model.from_item] for model, rows in parts])
         self._end = np.concatenate([rows[model.to_item] for model, rows in parts])
@@ -174,6 +199,12 @@ class FixedPoint:
         nothing = np.zeros((self.loads.n_branches + self.ders.n_branches, 1))
         self._iterate(no_load, nothing, nothing, np.zeros(len(nothing)), np.inf, 1)
         self._no_load = no_load
+
+    def _stranded(self, model: LoadModel, node: Ints) -> Ints:
+        """Rows of loads with a branch between a live and a dead node."""
+        dead, live = np.append(self.dead, False)[node], np.append(~self.dead, False)[node]  # ground is neither
+        start, end = model.from_item, model.to_item
+        return np.unique(model.load[(live[start] & dead[end]) | (dead[start] & live[end])])
 
     def _iterate(
         self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int
@@ -221,32 +252,95 @@ class FixedPoint:
         return FixedPointResult(
             v=everywhere,
             iterations=iterations,
-            converged=(iterations > 0) & np.isfinite(v.sum(axis=(0, 1))),
+            converged=(iterations > 0) & np.isfinite(v.sum(axis=(0, 1))) & (not self.stranded),
             load_currents=self.loads.currents(v[self._load_row], p, q, fixed),
             der_currents=self.ders.currents(v[self._der_row], der_p, der_q, der_fixed),
         )
 
 
 def _sum(nodal: csc_array, extra: csc_array | None) -> csc_array:
-    return nodal if extra is None else csc_array(nodal + extra)
+    """Both added up; entries that are zero stay in the pattern, so that it is the same whatever is open."""
+    if extra is None:
+        return nodal
+    parts = [(matrix.data, matrix.indices, _columns(matrix)) for matrix in (nodal, extra)]
+    data, row, column = (np.concatenate(items) for items in zip(*parts, strict=True))
+    return csc_array(coo_array((data, (row, column)), shape=nodal.shape))
 
 
 def _by_rows(nodal: csc_array) -> csr_array:
-    """The matrix by rows, entries added where the pattern is not symmetric."""
+    """The matrix by rows, with zeros put in where the pattern is not symmetric."""
     rows = csr_array(nodal)
     if np.array_equal(rows.indptr, nodal.indptr) and np.array_equal(rows.indices, nodal.indices):
         return rows
-    twin = csr_array((np.zeros_like(nodal.data), nodal.indices, nodal.indptr), shape=nodal.shape)
-    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    column = np.repeat(np.arange(rows.shape[0]), np.diff(twin.indptr))
-    entries = (np.concatenate([rows.data, twin.data]), (np.concatenate([row, column]), np.concatenate([rows.indices, twin.indices])))
-    return csr_array(coo_array(entries, shape=rows.shape))
+    row, column = nodal.indices, _columns(nodal)
+    data = np.concatenate([nodal.data, np.zeros_like(nodal.data)])
+    both = (np.concatenate([row, column]), np.concatenate([column, row]))
+    return csr_array(coo_array((data, both), shape=nodal.shape))
 
 
-def _dead(rows: csr_array, source_node: Ints) -> Flags:
-    """Nodes that no chain of nonzero admittances joins to a source. [node]"""
-    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    joined = rows.data != 0
-    pattern = coo_array((joined[joined], (row[joined], rows.indices[joined])), shape=rows.shape)
-    _, label = connected_components(pattern, directed=False)
-    return ~np.isin(label, label[source_node])
+def _columns(matrix: csc_array) -> Ints:
+    """Column of every entry."""
+    return np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))
+
+
+def reasons_against(engine: Engine, grid: Grid, controls_frozen: bool = False) -> list[str]:
+    """Why the fixed point would not be a solution of this circuit; empty where it is.
+
+    Powers of generators, PV systems and storage are taken as given at their terminals, so what decides them (shapes,
+    efficiency and temperature curves, dispatch, state of charge) is no reason; how they follow the voltage is.
+
+    Args:
+        engine: The compiled circuit.
+        grid: Its Grid.
+        controls_frozen: Nothing acts: taps, steps and set-points stay where they are.
+    """
+    present = {str(name).lower(): str(name) for name in engine.dss.Classes}
+    reasons = []
+    for group, what in ((_CONTROLS, "acts during the day"), (_NOT_MODELLED, "is not modelled")):
+        if group is _CONTROLS and controls_frozen:
+            continue
+        for engine_class in group:
+            members = _enabled(engine, engine_class) if engine_class.lower() in present else []
+            reasons += [f"{engine_class}.{name} {what}" for name in members]
+    return reasons + _load_reasons(engine, grid) + _der_reasons(engine, grid)
+
+
+def _enabled(engine: Engine, engine_class: str) -> list[str]:
+    circuit = engine.dss.ActiveCircuit
+    engine.dss.SetActiveClass(engine_class)
+    names = [str(name).lower() for name in circuit.ActiveClass.AllNames if str(name).lower() != "none"]
+    enabled = []
+    for name in names:
+        circuit.SetActiveElement(f"{engine_class}.{name}")
+        if circuit.ActiveCktElement.Enabled:
+            enabled.append(name)
+    return enabled
+
+
+def _load_reasons(engine: Engine, grid: Grid) -> list[str]:
+    loads = LoadModel.of(engine, grid)
+    names = grid.consumer["name"].to_numpy()
+    known = np.isin(loads.model, [int(code) for code in Model])
+    unset = (loads.model == Model.ZIPV) & ~loads.parameters[:, kernel.ZIPV_FIRST :].any(axis=1)
+    reasons = [f"load.{names[row]} has a model without parameters" for row in np.unique(loads.load[unset | ~known])]
+    items = grid.wiring.terminals["consumer"]
+    on_neutral = (items.conductor[items.start[1:] - 1] > 0) & (grid.consumer["connection"] == Connection.WYE).to_numpy()
+    for row in np.flatnonzero(on_neutral):
+        if engine.alt.Load[names[row]].RNeut >= 0:
+            reasons.append(f"load.{names[row]} has a neutral impedance beside its neutral conductor")
+    return reasons
+
+
+def _der_reasons(engine: Engine, grid: Grid) -> list[str]:
+    reasons = []
+    for row, name in enumerate(grid.der["name"]):
+        engine_class = DER_CLASS[DerKind(grid.der["kind"].iat[row])]
+        device = getattr(engine.alt, engine_class)[name]
+        full = f"{engine_class}.{name}"
+        if int(device.Model) != Model.CONSTANT_POWER:
+            reasons.append(f"{full} is not at constant power")
+        if grid.der["n_phases"].iat[row] == 1 and grid.der["connection"].iat[row] == Connection.DELTA:
+            reasons.append(f"{full} is single-phase delta, which OpenDSS scales by a third outside its voltage band")
+        if engine_class in _INVERTERS and (bool(device.LimitCurrent) or bool(device.Balanced)):
+            reasons.append(f"{full} limits or balances its current")
+    return reasons

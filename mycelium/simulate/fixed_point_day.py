@@ -114,7 +114,8 @@ class FaultedLine:
         sizes = grid.line["n_conductors"].to_numpy().astype(np.int64)
         n = int(sizes[fault.element])
         r, x, c = (unpack(grid.matrices[name], sizes, row) for name in ("line_r_ohm", "line_x_ohm", "line_c_nf"))
-        first, second = (line_block((r + 1j * x) * share, c * share, grid.frequency_hz)[0] for share in _shares(fault))
+        z = np.asarray(r + 1j * x, dtype=np.complex128)
+        first, second = (line_block(z * share, c * share, grid.frequency_hz)[0] for share in _shares(fault))
         conductors = parse_conductors(grid.line["conductors1"].iloc[row])[0]
         middle = first[n:, n:] + second[:n, :n] + _between(conductors, fault)
         to_middle = np.concatenate([first[n:, :n], second[:n, n:]], axis=1)

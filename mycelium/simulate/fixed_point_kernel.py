@@ -1,267 +1,194 @@
-"""Compiled sparse elimination for many right-hand sides, made for distribution networks.
+"""Compiled kernels: currents of load branches, and the fixed-point iteration for many hours at once.
 
-Only nodes that carry a load or a generator, and few others, take part in the iteration of a fixed point. So the
-elimination order puts *passive* nodes first, as long as that hardly fills the matrix: the long chains of line
-sections between customers vanish from the iteration and are recovered once, at the end. The rest follows by least
-degree. Pivots stay on the diagonal: a nodal admittance matrix of lines and transformers allows it, and it makes
-pattern and order a matter of structure alone.
+Values lie side by side as planes [row, 2, hour], real parts then imaginary parts. The innermost loops run over
+contiguous hours, with selections instead of conditions and divisions by IEEE rules (error_model), so that they become
+vector instructions. Everything runs in one thread in a fixed order: results are the same bits every time.
 
-Right-hand sides lie side by side as planes [row, 2, hour], real parts then imaginary parts, so that the innermost
-loops run over contiguous hours and become vector instructions. Everything runs in one thread in a fixed order, so
-results are the same bits every time.
+All that ``iterate`` calls is in this file, because numba's cache of a function does not see changes in other files.
 """
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
 import numpy.typing as npt
-
-from mycelium.simulate.load_model import add_currents
 
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-FILL_PER_EDGE = 1.5  # a passive node goes first if that adds at most so many edges for each it removes (measured)
-LOST_PIVOT = 1e-13  # a pivot below this part of its row's diagonal is rounding: the node floats
-FLOATING_SHUNT = 1e-9  # conductance to ground, as part of the row's diagonal, that then holds it
+# Codes of the voltage dependence, as OpenDSS numbers them; ``load_model`` states what they mean.
+CONSTANT_POWER, CONSTANT_IMPEDANCE, MOTOR, CVR, CONSTANT_CURRENT, FIXED_Q, FIXED_X, ZIPV = range(1, 9)
+# Columns of the parameters of a branch.
+VLOW, VMIN, VMAX, CVR_P, CVR_Q, ZIPV_FIRST = range(6)
+N_PARAMETERS = ZIPV_FIRST + 7
 
 SLOW = 0.3  # an hour whose step shrinks to no less than this part of the one before is accelerated
 _DEPTH = 8  # earlier iterates in a mixture
-_SAMPLED_ROWS = 256  # rows whose residuals decide its weights: few slow directions, so few rows tell them apart
+_SAMPLED_ROWS = 256  # rows whose residuals decide its weights: slow directions are few, so few rows tell them apart
 _RIDGE = 1e-12
 
+_CUTOFF_SLOPE = 500.0
+_LOG = tuple(1.0 / (2 * k + 1) for k in range(8))  # artanh(z) / z in powers of z²
+_EXP = tuple(1.0 / math.factorial(k) for k in range(10))
+
 _planes = "float64[:, :, ::1]"
+_kept = "float64[:, :, :, ::1]"
+_table = "float64[:, ::1]"
 _reals = "float64[::1]"
 _ints = "int64[::1]"
 _complex = "complex128[::1]"
 _bools = "boolean[::1]"
 
 
-@numba.njit(f"void({_ints}, {_ints}, {_ints}, int64, int64)", cache=True, fastmath=False, nogil=True)
-def _put(head: Ints, following: Ints, previous: Ints, node: int, degree: int) -> None:
-    """Insert a node at the head of the list of nodes of a degree."""
-    first = head[degree]
-    following[node], previous[node] = first, -1
-    if first >= 0:
-        previous[first] = node
-    head[degree] = node
+@numba.njit("float64(float64, float64)", cache=True, fastmath=False, nogil=True, error_model="numpy")
+def _power(m: float, exponent: float) -> float:
+    """m ** exponent for m in [½, 2] and exponents of up to 2, to 1e-14: unlike the C library's, it vectorises.
 
-
-@numba.njit(f"void({_ints}, {_ints}, {_ints}, int64, int64)", cache=True, fastmath=False, nogil=True)
-def _take(head: Ints, following: Ints, previous: Ints, node: int, degree: int) -> None:
-    """Remove a node from the list of nodes of a degree."""
-    if previous[node] >= 0:
-        following[previous[node]] = following[node]
-    else:
-        head[degree] = following[node]
-    if following[node] >= 0:
-        previous[following[node]] = previous[node]
-
-
-@numba.njit(f"int64({_ints}, {_ints}, {_ints}, {_ints}, int64, int64)", cache=True, fastmath=False, nogil=True)
-def _fill(start: Ints, count: Ints, pool: Ints, mark: Ints, stamp: int, node: int) -> int:
-    """Edges that eliminating a node would add among its neighbours."""
-    neighbours = pool[start[node] : start[node] + count[node]]
-    for u in neighbours:
-        mark[u] = stamp
-    twice = 0
-    for u in neighbours:
-        twice += count[node] - 1
-        for w in pool[start[u] : start[u] + count[u]]:
-            twice -= mark[w] == stamp
-    return twice // 2
-
-
-@numba.njit(
-    f"Tuple(({_ints}, int64))({_ints}, {_ints}, {_ints}, {_ints}, {_ints}, int64, int64, int64, int64)",
-    cache=True, fastmath=False, nogil=True,
-)  # fmt: skip
-def _merge(
-    start: Ints, count: Ints, room: Ints, pool: Ints, mark: Ints, stamp: int, node: int, u: int, used: int
-) -> tuple[Ints, int]:
-    """Give u the neighbours of an eliminated node, which leaves; returns the pool and how much of it is used."""
-    mark[u], mark[node] = stamp, stamp
-    first, size = start[node], count[node]
-    begin, kept = start[u], 0
-    for k in range(begin, begin + count[u]):
-        w = pool[k]
-        if w != node:
-            mark[w] = stamp
-            pool[begin + kept] = w
-            kept += 1
-    if kept + size - 1 > room[u]:  # may not fit: move to fresh room
-        if used + kept + size > len(pool):
-            larger = np.empty(2 * len(pool) + kept + size, dtype=np.int64)
-            larger[:used] = pool[:used]
-            pool = larger
-        pool[used : used + kept] = pool[begin : begin + kept]
-        start[u], room[u], begin = used, kept + size, used
-        used += kept + size
-    for k in range(first, first + size):
-        w = pool[k]
-        if mark[w] != stamp:
-            pool[begin + kept] = w
-            kept += 1
-    count[u] = kept
-    return pool, used
-
-
-@numba.njit(
-    f"Tuple(({_ints}, int64, {_ints}, {_ints}, {_ints}))({_ints}, {_ints}, {_bools}, float64)",
-    cache=True, fastmath=False, nogil=True,
-)  # fmt: skip
-def eliminate(
-    pointer: Ints, column: Ints, passive: Flags, fill_per_edge: float
-) -> tuple[Ints, int, Ints, Ints, Ints]:
-    """Elimination order, and the neighbours each node has when its turn comes.
-
-    Args:
-        pointer, column: Symmetric pattern without diagonal, by rows. [node + 1], [entry]
-        passive: Nodes that may go first. [node]
-        fill_per_edge: Bound for passive nodes, see ``FILL_PER_EDGE``.
-
-    Returns:
-        Order [place], number of passive nodes that went first, and neighbours: those of node i are
-        pool[start[i] : start[i] + count[i]].
+    The exponential of the logarithm of the fourth root, both by series, to the sixteenth power.
     """
-    n = len(passive)
-    start, count, room = pointer[:-1].copy(), np.diff(pointer), np.diff(pointer)
-    used = len(column)
-    pool = np.empty(2 * used + 64 * n + 64, dtype=np.int64)
-    pool[:used] = column
-    head = np.full(n + 1, -1, dtype=np.int64)
-    following, previous = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
-    mark, stamp = np.full(n, -1, dtype=np.int64), 0
-    queued, done = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    order, place, n_first = np.empty(n, dtype=np.int64), 0, 0
-    for phase in range(2):
-        n_first = place
-        for node in range(n - 1, -1, -1):
-            if not done[node] and (phase == 1 or passive[node]):
-                _put(head, following, previous, node, count[node])
-                queued[node] = True
-        degree = 0
-        while degree < n:
-            node = head[degree]
-            if node < 0:
-                degree += 1
-                continue
-            _take(head, following, previous, node, degree)
-            queued[node] = False
-            stamp += 1
-            if phase == 0 and _fill(start, count, pool, mark, stamp, node) > fill_per_edge * degree:
-                continue  # comes back when a neighbour goes
-            order[place], done[node] = node, True
-            place += 1
-            for u in pool[start[node] : start[node] + count[node]]:
-                if queued[u]:
-                    _take(head, following, previous, u, count[u])
-                stamp += 1
-                pool, used = _merge(start, count, room, pool, mark, stamp, node, u, used)
-                if phase == 1 or passive[u]:
-                    _put(head, following, previous, u, count[u])
-                    queued[u] = True
-                    degree = min(degree, count[u])
-    return order, n_first, start, count, pool
+    root: float = np.sqrt(np.sqrt(m))
+    z = (root - 1.0) / (root + 1.0)
+    s = z * z
+    l4 = ((_LOG[7] * s + _LOG[6]) * s + _LOG[5]) * s + _LOG[4]
+    y = 0.5 * exponent * z * ((((l4 * s + _LOG[3]) * s + _LOG[2]) * s + _LOG[1]) * s + 1.0)
+    e5 = (((_EXP[9] * y + _EXP[8]) * y + _EXP[7]) * y + _EXP[6]) * y + _EXP[5]
+    result = ((((e5 * y + _EXP[4]) * y + _EXP[3]) * y + _EXP[2]) * y + 1.0) * y + 1.0
+    result *= result
+    result *= result
+    result *= result
+    return result * result
 
 
 @numba.njit(
-    f"Tuple(({_ints}, {_ints}, {_ints}, {_ints}, {_ints}))({_ints}, {_ints}, {_ints}, {_ints})",
-    cache=True, fastmath=False, nogil=True,
-)  # fmt: skip
-def factor_pattern(
-    order: Ints, start: Ints, count: Ints, pool: Ints
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Patterns of the factors by rows, columns ascending, from what ``eliminate`` returns.
-
-    Returns:
-        Place of every node [node]; pointer and columns of L (below the diagonal); pointer and columns of U (above it).
-    """
-    n = len(order)
-    place = np.empty(n, dtype=np.int64)
-    for i in range(n):
-        place[order[i]] = i
-    lower, upper = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
-    for i in range(n):
-        v = order[i]
-        upper[i + 1] = upper[i] + count[v]
-        for u in pool[start[v] : start[v] + count[v]]:
-            lower[place[u] + 1] += 1
-    for i in range(n):
-        lower[i + 1] += lower[i]
-    lower_column, upper_column = np.empty(lower[n], dtype=np.int64), np.empty(upper[n], dtype=np.int64)
-    at = lower[:-1].copy()
-    for i in range(n):  # rows of L fill in the order of their columns
-        v = order[i]
-        for u in pool[start[v] : start[v] + count[v]]:
-            lower_column[at[place[u]]] = i
-            at[place[u]] += 1
-    at = upper[:-1].copy()
-    for i in range(n):  # and, transposed once more, so do those of U
-        for k in range(lower[i], lower[i + 1]):
-            j = lower_column[k]
-            upper_column[at[j]] = i
-            at[j] += 1
-    return place, lower, lower_column, upper, upper_column
-
-
-@numba.njit(
-    f"Tuple(({_complex}, {_complex}, {_complex}, {_bools}))"
-    f"({_ints}, {_ints}, {_complex}, {_ints}, {_ints}, {_ints}, {_ints}, {_ints}, {_ints})",
+    f"void({_reals}, {_reals}, {_reals}, {_reals}, {_bools}, {_bools})",
     cache=True, fastmath=False, nogil=True, error_model="numpy",
 )  # fmt: skip
-def factorise(
-    pointer: Ints, column: Ints, values: Complex, order: Ints, place: Ints,
-    lower: Ints, lower_column: Ints, upper: Ints, upper_column: Ints,
-) -> tuple[Complex, Complex, Complex, Flags]:  # fmt: skip
-    """LU of a matrix with a symmetric pattern, pivots on the diagonal.
+def _lines(m: Floats, parameters: Floats, power: Floats, current: Floats, low: Flags, inside: Flags) -> None:
+    """What 1/m² and 1/m become at any voltage; at or below vlow both are 1. All arrays are [hour]."""
+    vlow, vmin, vmax = parameters[VLOW], parameters[VMIN], parameters[VMAX]
+    span = vmin - vlow if vmin > vlow else 1.0
+    floor = vmin if vmin > vlow else 1.0
+    rise_power, rise_current = (1.0 / floor - vlow) / span, (1.0 - vlow) / span
+    top = vmax if vmax != 0.0 else 1.0  # the engine's reading of "no upper limit"
+    for h in range(len(m)):
+        of_m = 1.0 / m[h]
+        below, above = m[h] <= vmin, m[h] > vmax
+        low[h] = m[h] <= vlow
+        inside[h] = not (low[h] | below | above)
+        band_power, band_current = (1.0 / (top * top), 1.0 / top) if above else (of_m * of_m, of_m)
+        if below:
+            band_power = (vlow + rise_power * (m[h] - vlow)) * of_m
+            band_current = (vlow + rise_current * (m[h] - vlow)) * of_m
+        power[h] = 1.0 if low[h] else band_power
+        current[h] = 1.0 if low[h] else band_current
+
+
+@numba.njit(
+    f"void({_reals}, int64, {_reals}, {_reals}, {_reals}, float64, {_table}, {_bools}, {_bools}, {_reals}, {_reals})",
+    cache=True, fastmath=False, nogil=True, error_model="numpy",
+)  # fmt: skip
+def _admittance(
+    m: Floats, model: int, parameters: Floats, p: Floats, q: Floats, fixed: float,
+    work: Floats, low: Flags, inside: Flags, g: Floats, b: Floats,
+) -> None:  # fmt: skip
+    """Conductance P gP(m) and susceptance -Q gQ(m) of one branch, in the unit of p, q and fixed. [hour]"""
+    power, current = work[0], work[1]
+    _lines(m, parameters, power, current, low, inside)
+    if model == CONSTANT_IMPEDANCE:
+        for h in range(len(m)):
+            g[h], b[h] = p[h], -q[h]
+    elif model == MOTOR:
+        for h in range(len(m)):
+            g[h], b[h] = p[h] * power[h], -q[h] * (1.0 if inside[h] else power[h])
+    elif model == CVR:
+        of_p, of_q = parameters[CVR_P] - 2.0, parameters[CVR_Q] - 2.0
+        in_series = parameters[VMIN] >= 0.5 and parameters[VMAX] <= 2.0 and max(abs(of_p), abs(of_q)) <= 2.0
+        for h in range(len(m)):
+            current[h] = m[h] if inside[h] else 1.0
+        if in_series:
+            for h in range(len(m)):
+                g[h], b[h] = _power(current[h], of_p), _power(current[h], of_q)
+        else:
+            for h in range(len(m)):
+                g[h], b[h] = current[h] ** of_p, current[h] ** of_q
+        for h in range(len(m)):
+            g[h], b[h] = p[h] * (g[h] if inside[h] else power[h]), -q[h] * (b[h] if inside[h] else power[h])
+    elif model == CONSTANT_CURRENT:
+        for h in range(len(m)):
+            g[h], b[h] = p[h] * current[h], -q[h] * current[h]
+    elif model in (FIXED_Q, FIXED_X):
+        vmin = parameters[VMIN]
+        for h in range(len(m)):
+            between = (m[h] <= vmin) & (not low[h])
+            g[h] = p[h] * (1.0 / (vmin * vmin) if between else power[h])
+            constant_q = inside[h] & (model == FIXED_Q)
+            b[h] = -q[h] if low[h] else -fixed * (power[h] if constant_q else 1.0)
+    elif model == ZIPV:
+        z = parameters[ZIPV_FIRST:]
+        for h in range(len(m)):
+            remains = 1.0 if z[6] <= 0.0 else 0.5 * (1.0 + np.tanh(_CUTOFF_SLOPE * (m[h] - z[6])))
+            of_p = remains * (z[0] + z[1] * current[h] + z[2] * power[h])
+            of_q = remains * (z[3] + z[4] * current[h] + z[5] * power[h])
+            g[h], b[h] = p[h] * (1.0 if low[h] else of_p), -q[h] * (1.0 if low[h] else of_q)
+    else:
+        for h in range(len(m)):
+            g[h], b[h] = p[h] * power[h], -q[h] * power[h]
+
+
+@numba.njit(
+    f"void({_planes}, {_ints}, {_ints}, {_ints}, {_table}, {_reals}, {_table}, {_table}, {_reals}, float64, {_planes})",
+    cache=True, fastmath=False, nogil=True, error_model="numpy",
+)  # fmt: skip
+def add_currents(
+    v: Floats, start: Ints, end: Ints, model: Ints, parameters: Floats, base_v: Floats,
+    p: Floats, q: Floats, fixed: Floats, sign: float, out: Floats,
+) -> None:  # fmt: skip
+    """Add sign times the branch currents to ``out`` at their start, and take them away at their end.
 
     Args:
-        pointer, column, values: The matrix by rows; several entries at one place add up. [node + 1], [entry], [entry]
-        order, place, lower, lower_column, upper, upper_column: As from ``factor_pattern``.
-
-    Returns:
-        Values of L and U, inverse pivots [place], and where a pivot was lost to rounding. [place]
+        v: Voltages of rows (items or nodes), V. [row, 2, hour]
+        start, end: Rows a branch lies between. [branch]
+        model, parameters, base_v: As in ``LoadModel``. [branch], [branch, 12], [branch]
+        p, q, fixed: From ``LoadModel.demand``. [branch, hour], [branch, hour], [branch]
+        sign: 1 for currents out of the rows.
+        out: Currents of rows, A. [row, 2, hour]
     """
-    n = len(order)
-    below, above = np.empty(lower[n], dtype=np.complex128), np.empty(upper[n], dtype=np.complex128)
-    inverse, floating = np.empty(n, dtype=np.complex128), np.zeros(n, dtype=np.bool_)
-    row = np.zeros(n, dtype=np.complex128)
-    for i in range(n):
-        v = order[i]
-        for k in range(pointer[v], pointer[v + 1]):
-            row[place[column[k]]] += values[k]
-        size = abs(row[i])
-        for k in range(lower[i], lower[i + 1]):
-            j = lower_column[k]
-            factor = row[j] * inverse[j]
-            below[k] = factor
-            row[j] = 0.0
-            for m in range(upper[j], upper[j + 1]):
-                row[upper_column[m]] -= factor * above[m]
-        if abs(row[i]) <= LOST_PIVOT * size:
-            floating[i] = True
-            row[i] += FLOATING_SHUNT * size
-        inverse[i] = 1.0 / row[i]
-        row[i] = 0.0
-        for k in range(upper[i], upper[i + 1]):
-            above[k] = row[upper_column[k]]
-            row[upper_column[k]] = 0.0
-    return below, above, inverse, floating
-
-
-@numba.njit(f"void(int64, {_ints}, {_ints}, {_complex}, {_complex})", cache=True, fastmath=False, nogil=True)
-def forward_one(n_rows: int, lower: Ints, lower_column: Ints, below: Complex, b: Complex) -> None:
-    """Solve the columns of L left of ``n_rows`` for one right-hand side, in place."""
-    for i in range(len(b)):
-        value = b[i]
-        for k in range(lower[i], lower[i + 1]):
-            if lower_column[k] < n_rows:
-                value -= below[k] * b[lower_column[k]]
-        b[i] = value
+    n_hours = v.shape[2]
+    work = np.empty((7, n_hours))
+    dr, di, g, b, m = work[2], work[3], work[4], work[5], work[6]
+    low, inside = np.empty(n_hours, dtype=np.bool_), np.empty(n_hours, dtype=np.bool_)
+    for branch in range(len(start)):
+        i, j = start[branch], end[branch]
+        per_volt = 1.0 / (base_v[branch] * base_v[branch])
+        bottom = max(parameters[branch, VLOW], parameters[branch, VMIN]) ** 2
+        top = parameters[branch, VMAX] ** 2
+        elsewhere = 0
+        for h in range(n_hours):
+            dr[h] = v[i, 0, h] - v[j, 0, h]
+            di[h] = v[i, 1, h] - v[j, 1, h]
+            m[h] = (dr[h] * dr[h] + di[h] * di[h]) * per_volt
+            elsewhere += (m[h] <= bottom) | (m[h] > top)
+        if elsewhere or model[branch] != CONSTANT_POWER:
+            for h in range(n_hours):
+                m[h] = np.sqrt(m[h])
+            _admittance(
+                m, model[branch], parameters[branch], p[branch], q[branch], fixed[branch], work, low, inside, g, b
+            )
+        else:  # constant power inside its band, by far the most common
+            for h in range(n_hours):
+                power = 1.0 / m[h]
+                g[h], b[h] = p[branch, h] * power, -q[branch, h] * power
+        for h in range(n_hours):
+            real = sign * (g[h] * dr[h] - b[h] * di[h])
+            imag = sign * (g[h] * di[h] + b[h] * dr[h])
+            out[i, 0, h] += real
+            out[i, 1, h] += imag
+            out[j, 0, h] -= real
+            out[j, 1, h] -= imag
 
 
 @numba.njit(
@@ -282,7 +209,7 @@ def _forward(b: Floats, first: int, lower: Ints, lower_column: Ints, below: Comp
 
 
 @numba.njit(
-    f"Tuple((float64[:, :, :, ::1], {_planes}, {_ints}))(int64, int64)", cache=True, fastmath=False, nogil=True
+    f"Tuple(({_kept}, {_planes}, {_ints}))(int64, int64)", cache=True, fastmath=False, nogil=True
 )  # fmt: skip
 def _room(n_rows: int, n_hours: int) -> tuple[Floats, Floats, Ints]:
     """Room for kept iterates and their residuals, and the rows at which residuals are kept."""
@@ -340,7 +267,7 @@ def _gram(residual: Floats, slot: int, n_slots: int) -> Floats:
     return gram
 
 
-@numba.njit(f"{_reals}(float64[:, ::1], int64)", cache=True, fastmath=False, nogil=True, error_model="numpy")
+@numba.njit(f"{_reals}({_table}, int64)", cache=True, fastmath=False, nogil=True, error_model="numpy")
 def _weights(gram: Floats, slot: int) -> Floats:
     """Anderson's weights: the differences' best fit to the last residual, 0 for its own slot. [slot]
 
@@ -371,7 +298,7 @@ def _weights(gram: Floats, slot: int) -> Floats:
 
 
 @numba.njit(
-    f"void(float64[:, :, :, ::1], {_planes}, int64, int64, {_bools}, {_planes})", cache=True, fastmath=False, nogil=True
+    f"void({_kept}, {_planes}, int64, int64, {_bools}, {_planes})", cache=True, fastmath=False, nogil=True
 )  # fmt: skip
 def _mixture(kept: Floats, residual: Floats, slot: int, n_slots: int, slow: Flags, out: Floats) -> None:
     """Where to go on from: the mixture of kept iterates in slow hours, the last iterate in others.
@@ -394,7 +321,7 @@ def _mixture(kept: Floats, residual: Floats, slot: int, n_slots: int, slow: Flag
 
 @numba.njit(
     f"{_ints}({_planes}, {_complex}, int64, {_ints}, {_ints}, {_complex}, {_ints}, {_ints}, {_complex}, {_complex}, "
-    f"{_ints}, {_ints}, {_ints}, float64[:, ::1], {_reals}, float64[:, ::1], float64[:, ::1], {_reals}, "
+    f"{_ints}, {_ints}, {_ints}, {_table}, {_reals}, {_table}, {_table}, {_reals}, "
     f"{_reals}, float64, int64)",
     cache=True, fastmath=False, nogil=True,
 )  # fmt: skip

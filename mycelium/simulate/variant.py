@@ -25,13 +25,12 @@ from mycelium.grid.nominal_angle import NominalAngle, wrap
 from mycelium.grid.primitive import unpack
 from mycelium.grid.topology import branches, fed, hop_paths, loops
 from mycelium.grid.wiring import parse_conductors
-from mycelium.schema import HIDDEN_MARK, ElementKind
+from mycelium.schema import HIDDEN_MARK, TIE_PREFIX, ElementKind
 from mycelium.simulate.seeds import generator
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-TIE_PREFIX = "mycelium_tie_"
 N_TIES = 3
 FEWEST_LOOPS = 2
 VARIANTS_PER_KIND = 4
@@ -227,7 +226,7 @@ def _tie_buses(grid: Grid, nominal: NominalAngle) -> Ints:
     three = np.flatnonzero((grid.line["n_phases"] == 3).to_numpy())
     ends = np.unique(grid.line[["bus1", "bus2"]].to_numpy()[three])
     usable = fed(grid) & nominal.valid.all(axis=1) & ~grid.bus["hidden"].to_numpy()
-    return ends[usable[ends]].astype(np.int64)
+    return np.asarray(ends[usable[ends]], dtype=np.int64)
 
 
 def _same_voltage(grid: Grid, nominal: NominalAngle, a: int, b: int) -> bool:

@@ -1,0 +1,137 @@
+"""Days of a compiled circuit: what came before cannot matter, and two solvers and two ways to write a model agree."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mycelium.feeders import FEEDERS, feeder_path
+from mycelium.grid.grid import Configuration, Grid
+from mycelium.grid.read_opendss import read_opendss
+from mycelium.schema import HIDDEN_MARK, MATRICES, TABLES, FaultPlace, FaultType
+from mycelium.simulate.cases import Case, CaseMix
+from mycelium.simulate.circuit import Circuit, Rejection
+from mycelium.simulate.day import Day
+from mycelium.simulate.network import Network, NetworkSource
+from tests.simulate.bench import (
+    EVERYTHING,
+    PUBLISHED,
+    as_bytes,
+    case_of,
+    fault_at,
+    network,
+    outcome,
+    passive_feeder,
+    per_unit,
+)
+
+SEED = 20
+
+
+# ---- order -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feeder", ["ieee34", "ieee123", "lv_town", "us_suburb"])
+def test_a_case_is_the_same_after_any_others_and_alone(feeder: str) -> None:
+    # Regulators, ganged and single; capacitor and volt-var controls, storage; services and switches; record variants.
+    source = NetworkSource(feeder_path(feeder))
+    numbers = range(8)
+    one = Network(source, EVERYTHING)
+    in_order = [outcome(one, SEED, number) for number in numbers]
+    shuffled = np.random.default_rng(1).permutation(8)
+    again = dict((int(number), outcome(one, SEED, int(number))) for number in shuffled)
+    assert sum(not result.startswith(b"rejected") for result in in_order) >= 5
+    for number in numbers:
+        assert again[number] == in_order[number], f"case {number} depends on the cases before it"
+        assert outcome(Network(source, EVERYTHING), SEED, number) == in_order[number], f"case {number} alone"
+
+
+@pytest.mark.parametrize("feeder", ["lv_town", "ieee13"])
+def test_the_engine_gives_the_same_day_after_any_others_where_the_fixed_point_is_the_default(
+    feeder: str, tmp_path: Path
+) -> None:
+    source = NetworkSource(passive_feeder(feeder, tmp_path))
+    one = Network(source, PUBLISHED)
+    assert one.published.fixed_point is not None, one.published.engine_because
+    default = {number: outcome(one, SEED, number) for number in range(8)}
+    in_order = {number: _by_engine(one, number) for number in range(8)}
+    for number in (5, 2, 7, 0, 3, 6, 1, 4):
+        assert _by_engine(one, number) == in_order[number]
+        assert outcome(one, SEED, number) == default[number]  # the engine's work in between leaves no trace
+    for number in (0, 5):
+        alone = Network(source, PUBLISHED)
+        assert _by_engine(alone, number) == in_order[number]
+        assert outcome(Network(source, PUBLISHED), SEED, number) == default[number]
+
+
+def _by_engine(source: Network, number: int) -> bytes:
+    case = source.draw(SEED, number)
+    circuit = source.circuit(case.variant)
+    circuit.demand.set(case.profile)
+    try:
+        return as_bytes(circuit.solve_by_engine(case))
+    except Rejection as reason:
+        return str(reason).encode()
+
+
+def test_a_day_that_cannot_be_solved_leaves_no_trace() -> None:
+    source = network("lv_town", PUBLISHED)
+    circuit = source.published
+    case = source.draw(SEED, 1)
+    before = as_bytes(circuit.solve(case))
+    fault = fault_at(circuit, FaultType.LLG, FaultPlace.LINE, 4)
+    with pytest.raises(Rejection):
+        circuit.solve(replace(case_of(circuit, fault, scale=1e6), energised=case.energised))
+    assert as_bytes(circuit.solve(case)) == before
+
+
+# ---- two solvers -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feeder", FEEDERS)
+def test_the_fixed_point_agrees_with_the_engine_on_every_kind_of_fault(feeder: str, tmp_path: Path) -> None:
+    # As shipped, each of these feeders has a regulator or a generator; without them the fixed point serves them all.
+    circuit = Circuit.open(passive_feeder(feeder, tmp_path))
+    assert circuit.fixed_point is not None, circuit.engine_because
+    seen = 0
+    for k, (kind, place) in enumerate((kind, place) for kind in FaultType for place in FaultPlace):
+        fault = fault_at(circuit, kind, place, pick=k + 1, resistance_ohm=0.02 * 3.0**(k % 5), x=0.2 + 0.04 * k)
+        if fault is None:
+            continue
+        seen += 1
+        case = case_of(circuit, fault, scale=0.3 + 0.05 * k)
+        ours = circuit.solve(case)
+        assert ours.solver == "fixed point", f"{fault}: the fixed point did not converge"
+        _assert_same_solution(circuit.grid, ours, circuit.solve_by_engine(case), f"{fault}")
+    assert seen == 15
+
+
+@pytest.mark.parametrize("feeder", ["lv_town", "lv_fourwire", "ieee123"])
+def test_the_fixed_point_agrees_with_the_engine_on_drawn_cases(feeder: str, tmp_path: Path) -> None:
+    source = Network(NetworkSource(passive_feeder(feeder, tmp_path)), PUBLISHED)
+    agreed = 0
+    for number in range(8):
+        case = source.draw(SEED, number)
+        circuit = source.circuit(case.variant)
+        ours = circuit.solve(case)
+        if ours.solver == "fixed point":
+            _assert_same_solution(circuit.grid, ours, circuit.solve_by_engine(case), f"case {number}")
+            agreed += 1
+    assert agreed >= 6
+
+
+def _assert_same_solution(grid: Grid, ours: Day, theirs: Day, what: str) -> None:
+    assert np.abs(per_unit(grid, ours.v - theirs.v)).max() < 1e-6, what
+    if len(ours.v_interior):
+        assert ours.fault is not None
+        base = 1e3 * grid.bus["base_kv"].iat[int(grid.line["bus1"].iat[ours.fault.element])]
+        assert np.abs(ours.v_interior - theirs.v_interior).max() < 1e-6 * base, what
+    for name in ("consumer_current", "source_current"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        assert np.abs(a - b).max() < 1e-4 * max(1.0, float(np.abs(b).max())), f"{what}: {name}"
