@@ -29,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from opendssdirect import dss as odd
 
+from mycelium.feeders import feeder_path
 from mycelium.grid.admittance import Admittance
 from mycelium.schema import HOURS
 from mycelium.simulate.cases import Case, CaseMix
@@ -166,6 +167,26 @@ def measure(name: str, master: Path, root: Path, rounds: int) -> list[str]:
     ]  # fmt: skip
 
 
+def resident_mib() -> float:
+    """Memory of this process now, MiB (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def memory(feeder: str, cases: int = 1000) -> str:
+    """Memory after 100 cases, when every variant is compiled, and after the last."""
+    network = Network(NetworkSource(feeder_path(feeder)), CaseMix())
+    early = 0.0
+    for number in range(cases):
+        with suppress(Rejection):
+            network.simulate(2, number)
+        if number == 99:
+            early = resident_mib()
+    late = resident_mib()
+    network.close()
+    return f"{feeder}: {early:.0f} MiB after 100 cases, {late:.0f} MiB after {cases} ({late / early:.2f}×)"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=Path, help="unpacked reference networks; unpacked to a scratch folder if absent")
@@ -189,6 +210,9 @@ def main() -> None:
         for name, master in FEEDERS.items():
             if arguments.only.lower() in name.lower():
                 print("| " + " | ".join(measure(name, root / master, root, arguments.rounds)) + " |", flush=True)
+    print()
+    for feeder in ("lv_fourwire", "us_suburb"):
+        print(f"* memory, {memory(feeder)}", flush=True)
 
 
 if __name__ == "__main__":

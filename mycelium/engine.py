@@ -66,6 +66,10 @@ class Engine:
         """Run one engine command; raises DSSException on an engine error."""
         self.dss.Text.Command = text
 
+    def close(self) -> None:
+        """Free the circuit; the context itself, which altdss never disposes of, is small without one."""
+        self.command("clearall")
+
     def set_canonical(self) -> None:
         """Options under which every solve in this package runs."""
         for option in (

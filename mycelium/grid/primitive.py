@@ -151,7 +151,8 @@ def source_voltages(grid: Grid, row: int) -> Complex:
     ratio = 1.0 if n == 1 else 2 * np.sin(np.pi / n)
     magnitude = source["base_kv"] * 1e3 * source["setpoint_pu"] / ratio
     step_deg = 360.0 / n
-    angle_deg = source["angle_deg"] - step_deg * np.arange(n)
+    # The engine adds a full turn first, which is none in its ten digits.
+    angle_deg = 360.0 + source["angle_deg"] - step_deg * np.arange(n)
     return np.asarray(magnitude * np.exp(1j * angle_deg / _ENGINE_DEGREES_PER_RADIAN))
 
 

@@ -206,9 +206,7 @@ class FixedPoint:
         start, end = model.from_item, model.to_item
         return np.unique(model.load[(live[start] & dead[end]) | (dead[start] & live[end])])
 
-    def _iterate(
-        self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int
-    ) -> Ints:
+    def _iterate(self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int) -> Ints:
         pattern = self._pattern
         return kernel.iterate(
             v, self._base, pattern.n_first,

@@ -127,9 +127,7 @@ def _merge(
     f"Tuple(({_ints}, int64, {_ints}, {_ints}, {_ints}))({_ints}, {_ints}, {_bools}, float64)",
     cache=True, fastmath=False, nogil=True,
 )  # fmt: skip
-def eliminate(
-    pointer: Ints, column: Ints, passive: Flags, fill_per_edge: float
-) -> tuple[Ints, int, Ints, Ints, Ints]:
+def eliminate(pointer: Ints, column: Ints, passive: Flags, fill_per_edge: float) -> tuple[Ints, int, Ints, Ints, Ints]:
     """Elimination order, and the neighbours each node has when its turn comes.
 
     Args:
@@ -186,9 +184,7 @@ def eliminate(
     f"Tuple(({_ints}, {_ints}, {_ints}, {_ints}, {_ints}))({_ints}, {_ints}, {_ints}, {_ints})",
     cache=True, fastmath=False, nogil=True,
 )  # fmt: skip
-def factor_pattern(
-    order: Ints, start: Ints, count: Ints, pool: Ints
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def factor_pattern(order: Ints, start: Ints, count: Ints, pool: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Patterns of the factors by rows, columns ascending, from what ``eliminate`` returns.
 
     Returns:

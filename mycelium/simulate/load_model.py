@@ -208,9 +208,7 @@ def _zipv(batch: Any, place: Ints) -> list[Floats]:
     return [np.asarray(every[k], dtype=np.float64) for k in place]
 
 
-def _branches(
-    grid: Grid, table: str, model: Ints, parameters: Floats, fixed_kvar: Floats, sign: float
-) -> LoadModel:
+def _branches(grid: Grid, table: str, model: Ints, parameters: Floats, fixed_kvar: Floats, sign: float) -> LoadModel:
     """One branch per phase of every row of a table; arguments are per row."""
     frame, terminals = grid.tables[table], grid.wiring.terminals[table]
     n_phases = frame["n_phases"].to_numpy().astype(np.int64)

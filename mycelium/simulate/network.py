@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from mycelium.simulate.profiles import ProfileSource
 from mycelium.simulate.seeds import generator
 from mycelium.simulate.shapes import day_request
 from mycelium.simulate.variant import Variant, make_variant, n_variants
-
-_CIRCUITS_KEPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +50,23 @@ class Network:
         self._own_profiles = self._with_own_shapes(self.published)
         self.name = source.name or self.published.grid.name
         self.n_variants = n_variants(self.published.grid)
-        self._compiled: OrderedDict[int, Circuit] = OrderedDict()
+        self._compiled: dict[int, Circuit] = {0: self.published}
 
     def variant(self, number: int) -> Variant:
         """A record variant."""
         return make_variant(self.published.grid, self.published.space.nominal, number)
 
     def circuit(self, number: int) -> Circuit:
-        """The compiled circuit of a variant."""
-        if number == 0:
-            return self.published
+        """The compiled circuit of a variant. All stay compiled: there are few, and the engine does not free them."""
         if number not in self._compiled:
             self._compiled[number] = Circuit(self._script, self.variant(number))
-            while len(self._compiled) > _CIRCUITS_KEPT:
-                self._compiled.popitem(last=False)
-        self._compiled.move_to_end(number)
         return self._compiled[number]
+
+    def close(self) -> None:
+        """Free the engine's circuits."""
+        for circuit in self._compiled.values():
+            circuit.engine.close()
+        self._compiled.clear()
 
     def draw(self, seed: int, number: int) -> Case:
         """Case ``number`` of ``seed``: a function of the network's name and these two alone."""

@@ -38,6 +38,11 @@ ARRAYS = (
     "energised", "switch_open", "group_phase",
 )  # fmt: skip
 
+# Sequence impedances of source and line, ohm: faults on it can be worked out by hand.
+SOURCE_Z1, SOURCE_Z0 = 0.4 + 2.1j, 0.9 + 3.3j
+LINE_Z1, LINE_Z0 = 1.24 + 2.48j, 2.84 + 7.72j
+TWO_BUS_KV = 12.47
+
 _ACTIVE = re.compile(r"\s*new\s+(regcontrol|capcontrol|invcontrol|pvsystem|storage|generator)\.", re.IGNORECASE)
 
 
@@ -55,6 +60,29 @@ def passive_feeder(feeder: str, folder: Path) -> Path:
         kept = [line for line in path.read_text().splitlines() if not _ACTIVE.match(line)]
         path.write_text("\n".join(kept) + "\n")
     return target / "Master.dss"
+
+
+def two_bus(folder: Path, kw: float = 1e-3, customers: int = 1) -> Path:
+    """Master of a source, a line and customers of constant power at any voltage: too much demand has no solution."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "Clear",
+        "Set DefaultBaseFrequency=60",
+        f"New Circuit.two_bus bus1=head basekv={TWO_BUS_KV} pu=1 angle=0 phases=3 R1={SOURCE_Z1.real} "
+        f"X1={SOURCE_Z1.imag} R0={SOURCE_Z0.real} X0={SOURCE_Z0.imag}",
+        f"New Line.feeder phases=3 bus1=head.1.2.3 bus2=tail.1.2.3 r1={LINE_Z1.real} x1={LINE_Z1.imag} "
+        f"r0={LINE_Z0.real} x0={LINE_Z0.imag} c1=0 c0=0 length=1",
+        *(
+            f"New Load.c{k} phases=3 bus1=tail.1.2.3 conn=wye model=1 kV={TWO_BUS_KV} kW={kw / customers} pf=0.9 "
+            "vminpu=0.001 vlowpu=0.0001"
+            for k in range(customers)
+        ),
+        f"Set VoltageBases=[{TWO_BUS_KV}]",
+        "CalcVoltageBases",
+    ]
+    master = folder / "Master.dss"
+    master.write_text("\n".join(lines) + "\n")
+    return master
 
 
 def as_bytes(day: Day) -> bytes:

@@ -18,6 +18,7 @@ from mycelium.grid.check import kirchhoff_ratio, node_voltages
 from mycelium.grid.dss_script import read_script
 from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.read_opendss import read_circuit
+from mycelium.schema import DerKind
 from mycelium.simulate import fixed_point_factor as factor
 from mycelium.simulate.fixed_point import FixedPoint, FixedPointResult, reasons_against
 from mycelium.simulate.load_model import LoadModel
@@ -52,9 +53,11 @@ class Case:
         loads = [self.engine.alt.Load[name] for name in self.grid.consumer["name"]]
         return np.array([load.kW for load in loads]), np.array([load.kvar for load in loads])
 
-    def solve(self, p_kw: Floats, q_kvar: Floats, der_kw: float = 0.0, der_kvar: float = 0.0) -> FixedPointResult:
+    def solve(
+        self, p_kw: Floats, q_kvar: Floats, der_kw: Floats | float = 0.0, der_kvar: Floats | float = 0.0
+    ) -> FixedPointResult:
         shape = (len(p_kw), len(self.grid.der))
-        return self.point.solve(p_kw, q_kvar, np.full(shape, der_kw), np.full(shape, der_kvar))
+        return self.point.solve(p_kw, q_kvar, np.broadcast_to(der_kw, shape), np.broadcast_to(der_kvar, shape))
 
     def engine_voltages(self, p_kw: Floats, q_kvar: Floats) -> Complex:
         """The engine's solution of the same hours, V. [hour, node]"""
@@ -66,6 +69,24 @@ class Case:
             solve(self.engine)
             hours.append(node_voltages(self.engine, self.grid))
         return np.array(hours)
+
+    @property
+    def der_power(self) -> tuple[Floats, Floats]:
+        """Power that the engine's last solve took for each der, at nominal voltage, kW and kvar. [der]"""
+        circuit = self.engine.dss.ActiveCircuit
+        found = []
+        for kind, name in zip(self.grid.der["kind"], self.grid.der["name"], strict=True):
+            match DerKind(kind):
+                case DerKind.PV:
+                    circuit.PVSystems.Name = name
+                    found.append((circuit.PVSystems.kW, circuit.PVSystems.kvar))
+                case DerKind.GENERATOR:
+                    circuit.Generators.Name = name
+                    found.append((circuit.Generators.kW, circuit.Generators.kvar))
+                case DerKind.STORAGE:  # idle: what it needs for itself
+                    circuit.SetActiveElement(f"storage.{name}")
+                    found.append(tuple(-circuit.ActiveCktElement.TotalPowers[:2]))
+        return np.array([kw for kw, _ in found]), np.array([kvar for _, kvar in found])
 
     @property
     def base_v(self) -> Floats:
@@ -155,12 +176,12 @@ def test_currents_at_every_node_sum_to_zero(feeder: Case) -> None:
 @pytest.mark.parametrize("scales", [(0.2, 1.0), (3.0,)])
 def test_voltages_are_the_engine_s_also_below_vmin(feeder: Case, scales: tuple[float, ...]) -> None:
     p, q = scaled(feeder, scales)
-    result = feeder.solve(p, q)
-    assert result.converged.all()
     theirs = feeder.engine_voltages(p, q)
-    assert np.abs(result.v - theirs).max(axis=0, where=theirs != 0, initial=0) / feeder.base_v == pytest.approx(
-        0, abs=AGREEMENT_PU
-    )
+    result = feeder.solve(p, q, *feeder.der_power)
+    assert result.converged.all()
+    known = theirs != 0  # the Grid keeps nodes of open ends that the engine has not
+    apart = np.where(known, np.abs(result.v - theirs), 0.0) / feeder.base_v
+    assert apart.max() < AGREEMENT_PU
 
 
 def test_a_solution_is_the_same_bits_every_time(feeder: Case) -> None:
@@ -201,7 +222,8 @@ def test_a_dead_island_is_exactly_zero_and_the_rest_does_not_feel_it() -> None:
     case = of_text(*RING)
     case = replace(case, configuration=replace(case.configuration, switch_open=np.array([True])))
     case = Case.of(case.engine, case.grid, case.configuration)
-    small = of_text(*(line for line in RING if " bus1=b bus2=c" not in line and "c bus2=d" not in line and "load.d" not in line))
+    gone = ("line.open", "line.d", "load.d")
+    small = of_text(*(line for line in RING if not any(name in line for name in gone)))
     p, q = np.array([[9.0, 4.0], [5.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 0.0]])
     result, alone = case.solve(p, q), small.solve(p[:, :1], q[:, :1])
     bus = case.grid.bus["name"].to_numpy()[case.grid.wiring.bus]
