@@ -22,6 +22,7 @@ Complex = npt.NDArray[np.complex128]
 TOLERANCE = 1e-9
 MAX_ITERATIONS = 200
 MAX_CONTROL_ITERATIONS = 100
+_WHOLE_MATRIX = 1  # the engine's code for all of Y
 
 
 class Engine:
@@ -39,9 +40,10 @@ class Engine:
         self.dss.AllowEditor = False
         self.dss.AllowChangeDir = False
         self.dss.AllowDOScmd = False
-        self._compile(script)
+        self.compile(script)
 
-    def _compile(self, script: Script) -> None:
+    def compile(self, script: Script) -> None:
+        """Build the circuit, in place of any before."""
         # The base frequency outlives `clear`: without this a 60 Hz file after a 50 Hz one would be read at 50 Hz.
         self.command("clear")
         self.command("set defaultbasefrequency=60")
@@ -51,6 +53,13 @@ class Engine:
             self._recompile_to_locate(script)
         if not self.dss.ActiveCircuit.NumCktElements:
             raise FeederError(f"{script.master.name}: no circuit elements were defined")
+        try:
+            # Until Y is built the engine holds default values for lines and others that it works out late; a model
+            # that ends without a solve or `calcvoltagebases`, or goes on after it, would be read with these.
+            self.dss.ActiveCircuit.Solution.BuildYMatrix(_WHOLE_MATRIX, 1)
+        except DSSException as error:
+            reason = " ".join(str(error).split())
+            raise FeederError(f"{script.master.name}: OpenDSS cannot build the network: {reason}") from error
 
     def _recompile_to_locate(self, script: Script) -> None:
         """Feed the commands one by one, to name the file and line of the one that fails."""

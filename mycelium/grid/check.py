@@ -102,6 +102,8 @@ def check_physics(engine: Engine, grid: Grid, configuration: Configuration) -> P
     converged = solve_snapshot(engine)
     admittance = Admittance.of(grid, configuration)
     v = node_voltages(engine, grid)
+    if not np.all(np.isfinite(v)):  # the engine calls a floating network converged
+        return _no_solution(engine, grid, admittance, int(np.argmin(np.isfinite(v))))
     primitive = _primitives(engine, admittance)
     current = _currents(engine, admittance, v)
     injections = injection_currents(engine, grid, configuration)
@@ -110,6 +112,12 @@ def check_physics(engine: Engine, grid: Grid, configuration: Configuration) -> P
     return PhysicsCheck(
         converged, *primitive, *current, kirchhoff, _node_name(grid, node), p99, largest
     )  # fmt: skip
+
+
+def _no_solution(engine: Engine, grid: Grid, admittance: Admittance, node: int) -> PhysicsCheck:
+    """The result where the engine has no voltage for a node: nothing that needs voltages can be right."""
+    name, bad = _node_name(grid, node), float("inf")
+    return PhysicsCheck(False, *_primitives(engine, admittance), bad, name, bad, name, bad, bad)
 
 
 def _node_name(grid: Grid, node: int) -> str:
@@ -199,8 +207,8 @@ def _primitives(engine: Engine, admittance: Admittance) -> tuple[float, str]:
                 if len(ours) == len(theirs)
                 else np.inf
             )
-            if difference > worst:
-                worst, where = float(difference), f"{kind.value}.{name}"
+            if not difference <= worst:  # NaN is the worst of all
+                worst, where = float(np.nan_to_num(difference, nan=np.inf)), f"{kind.value}.{name}"
     return worst, where
 
 
@@ -219,6 +227,7 @@ def _currents(engine: Engine, admittance: Admittance, v: Complex) -> tuple[float
         largest = np.ones(len(table))
         np.maximum.at(largest, element, np.abs(theirs))
         ratio = np.abs(mine - theirs) / (TOLERANCE * largest[element] + noise) * TOLERANCE
+        ratio = np.nan_to_num(ratio, nan=np.inf)
         if len(ratio) and ratio.max() > worst:
             place = int(np.argmax(ratio))
             worst, where = float(ratio[place]), f"{kind.value}.{table['name'].iat[int(element[place])]}"

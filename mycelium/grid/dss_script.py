@@ -335,8 +335,9 @@ class _Reader:
             self._activate("edit", class_name, expand(names[-1], self._variables))
         if self._measures(first.label):
             return
-        given = Parameter(property_name, first.value, property_name, first.written)
-        # The engine would put the value in double quotes and split the line anew, so it gets an edit command.
+        # The engine would put the value in double quotes and split the line anew, so it gets an edit command. In
+        # that, a quote in the name of the property has its meaning, which it has not in the middle of a word.
+        given = Tokens(f"{property_name}={first.written}", self._variables).take()
         head = f"edit {self._quoted_element()}" if names else "~"
         self._append_checked(head, chain([given], tokens), tokens, edited=True)
 
@@ -375,9 +376,7 @@ class _Reader:
 
     # Properties of elements
 
-    def _append_checked(
-        self, head: str, parameters: Iterable[Parameter], tokens: Tokens, edited: bool = False
-    ) -> None:
+    def _append_checked(self, head: str, parameters: Iterable[Parameter], tokens: Tokens, edited: bool = False) -> None:
         """Adds a command that sets properties of the active element, without what it may not do.
 
         Args:

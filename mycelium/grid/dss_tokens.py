@@ -461,9 +461,7 @@ class PropertyCheck:
             texts.append(text)
         return texts, changed, notes
 
-    def _checked(
-        self, class_name: str, name: str, parameter: Parameter, start: Path
-    ) -> tuple[str | None, str]:
+    def _checked(self, class_name: str, name: str, parameter: Parameter, start: Path) -> tuple[str | None, str]:
         """What the engine gets (None: the property as it is; empty: nothing), and why if anything is lost."""
         purpose = self._words.purposes.get((class_name, name))
         if purpose is None:

@@ -146,7 +146,7 @@ class Grid:
     def load(path: Path) -> Grid:
         """Read a file written by ``save``; refuses anything else by name."""
         try:
-            with np.load(path, allow_pickle=False) as data:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as data:
                 arrays = dict(data)
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise FeederError(f"{path}: not a Grid file ({error})") from error

@@ -3,12 +3,18 @@
 In a low-voltage zone with a three-phase supply, a single-phase customer's phase is a question. Its conductor number,
 and that of its service line and service bus, would answer it. So these conductors are replaced by one mark, '?', and
 what moves together becomes a *group*: the service lines and buses tied to each other and everything on them. A
-customer straight on a three-phase bus is a group of its own; a single-phase generator there shares the group of the
-first customer of that bus on the same phase (it stands behind that customer's meter), else has its own.
+customer straight on a three-phase bus is a group of its own, and so is a single-phase generator there: to share one
+with a customer on its phase would tell that customer from the bus's others.
+
+The order of rows must not answer it either. Published models list customers as A, B, C, A, B, C, ..., or all of A
+first, and open switches last. So lines, customers, generators and buses lie in an order drawn by lot: a hash of the
+name, salted with the names of the network's customers, so that a name's place in one network says nothing in another.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +25,40 @@ from scipy.sparse.csgraph import connected_components
 
 from mycelium.grid.grid import Grid
 from mycelium.grid.import_report import ImportReport
-from mycelium.grid.wiring import Terminals
+from mycelium.grid.wiring import TERMINALS, Terminals
 from mycelium.schema import HIDDEN_MARK, Connection
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _PHASE_TABLES = ("line", "winding", "reactor", "capacitor", "substation", "consumer", "der")
+
+
+def lot(names: Iterable[str], salt: Iterable[str]) -> Ints:
+    """Order of rows by lot: the row that comes first, second, ... [row]
+
+    Args:
+        names: Of the rows, in any order.
+        salt: Names of the network's customers, in any order.
+    """
+    seed = hashlib.sha256("\n".join(sorted(salt)).encode()).digest()
+    drawn = [hashlib.sha256(seed + name.encode()).digest() for name in names]
+    return np.array(sorted(range(len(drawn)), key=drawn.__getitem__), dtype=np.int64)
+
+
+def _draw_buses(grid: Grid, zone: Flags) -> tuple[Grid, Flags]:
+    """The grid and the zone with the buses in an order drawn by lot.
+
+    The engine lists buses as enabled elements first name them: one that only an open, disabled switch names is last.
+    """
+    order = lot(grid.bus["name"], grid.consumer["name"])
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    tables = {"bus": grid.bus.iloc[order].reset_index(drop=True)}
+    for name, n_terminals in TERMINALS.items():
+        ends = {f"bus{k + 1}": place[grid.tables[name][f"bus{k + 1}"].to_numpy()] for k in range(n_terminals)}
+        tables[name] = grid.tables[name].assign(**ends)
+    return grid.replace_tables(**tables), zone[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +87,7 @@ def _single(table: pd.DataFrame, terminals: Terminals, n_terminals: int) -> _Sin
 
 
 def hide_phases(grid: Grid, zone: Flags, report: ImportReport) -> tuple[Grid, npt.NDArray[np.int8]]:
-    """Replace conductor numbers that would give a customer's phase away.
+    """Replace conductor numbers that would give a customer's phase away, and draw the order of the buses by lot.
 
     Args:
         grid: Grid with all conductors on record.
@@ -64,6 +97,7 @@ def hide_phases(grid: Grid, zone: Flags, report: ImportReport) -> tuple[Grid, np
     Returns:
         The grid with '?' conductors, eligible customers and groups, and the true phase slot of each group. [group]
     """
+    grid, zone = _draw_buses(grid, zone)
     wiring = grid.wiring
     line = _single(grid.line, wiring.terminals["line"], 2)
     consumer = _single(grid.consumer, wiring.terminals["consumer"], 1)
@@ -165,17 +199,12 @@ class _Groups:
         line_group = np.where(hidden_line, bus_group[line.bus].max(axis=1, initial=-1), -1)
         consumer_group = np.where(consumer.one, bus_group[consumer.bus[:, 0]], -1)
         der_group = np.where(der.one, bus_group[der.bus[:, 0]], -1)
-        behind: dict[tuple[int, int], int] = {}
         for row in np.flatnonzero(eligible & (consumer_group < 0)):
             consumer_group[row] = len(phase)
-            behind.setdefault((consumer.bus[row, 0], consumer.phase[row, 0]), len(phase))
             phase.append(int(consumer.phase[row, 0]) - 1)
         for row in np.flatnonzero(moved_der & (der_group < 0)):
-            key = (der.bus[row, 0], der.phase[row, 0])
-            if key not in behind:
-                behind[key] = len(phase)
-                phase.append(int(der.phase[row, 0]) - 1)
-            der_group[row] = behind[key]
+            der_group[row] = len(phase)
+            phase.append(int(der.phase[row, 0]) - 1)
         return _Groups(line_group, consumer_group, der_group, np.array(phase, dtype=np.int8))
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mycelium.grid.base_frequency import METRES, line_impedances, reactance_ratio
+from mycelium.grid.hidden import lot
 from mycelium.grid.import_report import ImportReport
 from mycelium.grid.primitive import delta_coils, sequence_matrix
 from mycelium.schema import LOW_VOLTAGE_KV, TABLES, TIE_PREFIX, Connection, DerKind
@@ -20,7 +22,9 @@ Columns = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 _IDEAL_SOURCE = 1
-_METRES = {1: 1609.344, 2: 304.8, 3: 1000.0, 4: 1.0, 5: 0.3048, 6: 0.0254, 7: 0.01, 8: 0.001}  # by engine unit code
+_SCALED = (
+    "its base frequency is not the network's: its reactances are scaled, by rules that may differ from the engine's"
+)
 
 
 @dataclass
@@ -63,6 +67,11 @@ def names(batch: Any) -> list[str]:
     return [str(name).lower() for name in batch.Name]
 
 
+def in_lot_order(alt: Any, rows: npt.NDArray[np.int64], all_names: list[str]) -> npt.NDArray[np.int64]:
+    """These rows of a class in an order that says nothing: that of the file may tell phases and open switches."""
+    return rows[lot([all_names[row] for row in rows], names(alt.Load) if len(alt.Load) else [])]
+
+
 def protection(alt: Any) -> tuple[set[str], set[str]]:
     """Full names of elements watched by a fuse, and by a recloser or relay."""
     fuses = {str(text).lower() for text in _watched(alt.Fuse)}
@@ -75,7 +84,7 @@ def _watched(batch: Any) -> list[str]:
 
 
 def read_lines(
-    alt: Any, buses: Buses, operated: set[str], report: ImportReport
+    alt: Any, buses: Buses, operated: set[str], frequency_hz: float, report: ImportReport
 ) -> tuple[Columns, dict[str, Floats], npt.NDArray[np.bool_]]:
     """Line columns, packed matrices and the 'out of service' flag of each kept line.
 
@@ -83,6 +92,7 @@ def read_lines(
         alt: The engine's object model.
         buses: Bus names seen so far.
         operated: Lines that a command or a switch control opens or closes: they are switches whatever their flag says.
+        frequency_hz: The network's.
         report: Receives what is not kept.
     """
     batch = alt.Line
@@ -92,7 +102,7 @@ def read_lines(
         return _no_lines()
     enabled = flags(batch.Enabled)
     switch = flags(batch.Switch) | np.array([name in operated for name in all_names], bool)
-    keep = np.flatnonzero(enabled | switch)
+    keep = in_lot_order(alt, np.flatnonzero(enabled | switch), all_names)
     dropped = np.flatnonzero(~(enabled | switch))
     report.ignore("line", [all_names[i] for i in dropped], "disabled and not a switch: out of service")
     report.read["line"] = len(keep)
@@ -101,13 +111,13 @@ def read_lines(
     ends1 = [terminal(buses, bus1[i], n[i], n[i]) for i in keep]
     ends2 = [terminal(buses, bus2[i], n[i], n[i]) for i in keep]
     length, units = floats(batch.Length), ints(batch.Units)
-    r, x, c = list(batch.RMatrix), list(batch.XMatrix), list(batch.CMatrix)
+    (r, x), c = line_impedances(batch, frequency_hz), list(batch.CMatrix)
     matrices = {
         "line_r_ohm": _pack(r, length, keep),
         "line_x_ohm": _pack(x, length, keep),
         "line_c_nf": _pack(c, length, keep),
     }
-    metres = np.array([_METRES.get(int(unit), np.nan) for unit in units])
+    metres = np.array([METRES.get(int(unit), np.nan) for unit in units])
     fuses, reclosers = protection(alt)
     full = ["line." + all_names[i] for i in keep]
     columns: Columns = {
@@ -166,7 +176,7 @@ def _ends(ends: list[tuple[int, str]], number: int) -> Columns:
     return {f"bus{number}": [bus for bus, _ in ends], f"conductors{number}": [text for _, text in ends]}
 
 
-def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
+def read_sources(alt: Any, buses: Buses, frequency_hz: float, report: ImportReport) -> Columns:
     rows: list[Columns] = []
     report.total["vsource"] = len(alt.Vsource)
     for v in alt.Vsource:
@@ -174,8 +184,8 @@ def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
         if not v.Enabled:
             report.ignore("vsource", [v.Name.lower()], "disabled")
             continue
-        if abs(v.Frequency - v.BaseFreq) > 1e-6 and v.Frequency > 0:
-            report.approximate("vsource", [v.Name.lower()], "its own frequency differs from the base frequency")
+        if abs(v.Frequency - frequency_hz) > 1e-6 and v.Frequency > 0:
+            report.approximate("vsource", [v.Name.lower()], "its own frequency differs from the network's")
         sequence, scan = str(v.Sequence_str).lower(), str(v.ScanType_str).lower()
         if n == 3 and not sequence.startswith("pos"):
             report.approximate("vsource", [v.Name.lower()], f"sequence {sequence} (scan {scan}) read as positive")
@@ -183,6 +193,9 @@ def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
         z1, z0, z2 = complex(v.R1, v.X1), complex(v.R0, v.X0), complex(v.Z2)
         if int(v.Model) == _IDEAL_SOURCE:  # a small impedance on the source's own base stands for none
             z1 = z0 = z2 = complex(v.puZIdeal) * v.BasekV**2 / v.BaseMVA
+        ratio = reactance_ratio(v, frequency_hz)
+        if ratio != 1.0:
+            report.approximate("vsource", [v.Name.lower()], _SCALED)
         rows.append(
             {
                 "name": v.Name.lower(),
@@ -192,13 +205,13 @@ def read_sources(alt: Any, buses: Buses, report: ImportReport) -> Columns:
                 "base_kv": v.BasekV,
                 "setpoint_pu": v.pu,
                 "angle_deg": v.Angle,
-                "frequency_hz": v.BaseFreq,
+                "frequency_hz": frequency_hz,
                 "r1_ohm": z1.real,
-                "x1_ohm": z1.imag,
+                "x1_ohm": z1.imag * ratio,
                 "r0_ohm": z0.real,
-                "x0_ohm": z0.imag,
+                "x0_ohm": z0.imag * ratio,
                 "r2_ohm": z2.real,
-                "x2_ohm": z2.imag,
+                "x2_ohm": z2.imag * ratio,
                 "mva_sc3": v.MVASC3,
                 "mva_sc1": v.MVASC1,
             }
@@ -254,7 +267,9 @@ def read_capacitors(alt: Any, buses: Buses, report: ImportReport) -> Columns:
     return _stack(rows, "capacitor")
 
 
-def read_reactors(alt: Any, buses: Buses, report: ImportReport) -> tuple[Columns, dict[str, Floats]]:
+def read_reactors(
+    alt: Any, buses: Buses, frequency_hz: float, report: ImportReport
+) -> tuple[Columns, dict[str, Floats]]:
     rows: list[Columns] = []
     admittance: list[npt.NDArray[np.complex128]] = []
     report.total["reactor"] = len(alt.Reactor)
@@ -266,7 +281,13 @@ def read_reactors(alt: Any, buses: Buses, report: ImportReport) -> tuple[Columns
         delta = int(reactor.Conn) == 1
         ends1 = terminal(buses, reactor.Bus1, n, n + (delta and n < 3))
         ends2 = (ends1[0], "") if delta else terminal(buses, reactor.Bus2, n, n)
-        y, r, x = _reactor_admittance(reactor, n, delta)
+        if delta and len(reactor.RMatrix):
+            report.ignore("reactor", [name], "a delta given by a matrix is not supported")
+            continue
+        ratio = reactance_ratio(reactor, frequency_hz)
+        if ratio != 1.0:
+            report.approximate("reactor", [name], _SCALED)
+        y, r, x = _reactor_admittance(reactor, n, delta, ratio)
         admittance.append(y.ravel())
         rows.append(
             {
@@ -286,22 +307,32 @@ def read_reactors(alt: Any, buses: Buses, report: ImportReport) -> tuple[Columns
     return _stack(rows, "reactor"), {"reactor_g_siemens": flat.real.copy(), "reactor_b_siemens": flat.imag.copy()}
 
 
-def _reactor_admittance(reactor: Any, n: int, delta: bool) -> tuple[npt.NDArray[np.complex128], float, float]:
-    """Admittance block [phase, phase] of a reactor, and r, x per phase where these exist."""
+def _reactor_admittance(
+    reactor: Any, n: int, delta: bool, ratio: float
+) -> tuple[npt.NDArray[np.complex128], float, float]:
+    """Admittance block [phase, phase] of a reactor, and r, x per phase where these exist.
+
+    Args:
+        reactor: The engine's object.
+        n: Phases.
+        delta: Whether its phases are between conductors.
+        ratio: Of its reactance to that at its own base frequency.
+    """
     if len(reactor.RMatrix) and len(reactor.XMatrix):
         r = np.asarray(reactor.RMatrix).reshape(n, n)
-        x = np.asarray(reactor.XMatrix).reshape(n, n)
+        x = np.asarray(reactor.XMatrix).reshape(n, n) * ratio
         if reactor.Parallel:
             return _complex(np.linalg.inv(r) + np.linalg.inv(1j * x)), float("nan"), float("nan")
         return _complex(np.linalg.inv(r + 1j * x)), float("nan"), float("nan")
-    z1, z2, z0 = complex(reactor.Z1), complex(reactor.Z2), complex(reactor.Z0)
+    z1, z2, z0 = (complex(z.real, z.imag * ratio) for z in map(complex, (reactor.Z1, reactor.Z2, reactor.Z0)))
     if z1 != 0:
         # The engine's rule: (Z1 + Z2 + Z0) / 3 on the diagonal of two phases, and Z1 / 3 of one.
         z = sequence_matrix(z0, z1, z2) if n == 3 else _complex(np.eye(n) * (z1 if n == 1 else z0 + z1 + z2) / 3)
         return _complex(np.linalg.inv(z)), z1.real, z1.imag
-    y = 1.0 / complex(reactor.R, reactor.X) + (1.0 / reactor.Rp if reactor.Rp else 0.0)
+    x_ohm = float(reactor.X) * ratio
+    y = 1.0 / complex(reactor.R, x_ohm) + (1.0 / reactor.Rp if reactor.Rp else 0.0)
     block = y * (delta_coils(n) if delta else np.eye(n))
-    return _complex(block), float(reactor.R), float(reactor.X)
+    return _complex(block), float(reactor.R), x_ohm
 
 
 def _complex(values: npt.NDArray[Any]) -> npt.NDArray[np.complex128]:
@@ -314,7 +345,7 @@ def read_consumers(alt: Any, buses: Buses, report: ImportReport) -> Columns:
     report.total["load"] = len(all_names)
     enabled = flags(batch.Enabled) if all_names else np.zeros(0, bool)
     report.ignore("load", [name for name, on in zip(all_names, enabled, strict=True) if not on], "disabled")
-    keep = np.flatnonzero(enabled)
+    keep = in_lot_order(alt, np.flatnonzero(enabled), all_names)
     report.read["load"] = len(keep)
     if not len(keep):
         return _stack([], "consumer")
@@ -345,7 +376,9 @@ def read_ders(alt: Any, buses: Buses, report: ImportReport) -> Columns:
         (DerKind.STORAGE, "storage", alt.Storage),
     ):
         report.total[engine_class] = len(batch)
-        for device in batch:
+        devices = list(batch)
+        all_names = [str(device.Name).lower() for device in devices]
+        for device in (devices[k] for k in in_lot_order(alt, np.arange(len(devices)), all_names)):
             if not device.Enabled:
                 report.ignore(engine_class, [device.Name.lower()], "disabled")
                 continue
@@ -368,7 +401,7 @@ def read_ders(alt: Any, buses: Buses, report: ImportReport) -> Columns:
     return _stack(rows, "der")
 
 
-def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Columns, Columns]:
+def read_transformers(alt: Any, buses: Buses, frequency_hz: float, report: ImportReport) -> tuple[Columns, Columns]:
     """Transformer and winding columns."""
     rows: list[Columns] = []
     windings: list[Columns] = []
@@ -384,12 +417,13 @@ def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Col
             report.ignore("transformer", [name], "disabled")
             continue
         row = len(rows)
-        parts = _windings(unit, row, buses, regulated)
+        ratio = reactance_ratio(unit, frequency_hz)
+        parts = _windings(unit, row, buses, regulated, ratio)
         kv_ll = [_line_to_line_kv(part) for part in parts]
         moved = any(part["regulated"] for part in parts)
         steps_down = max(kv_ll) >= LOW_VOLTAGE_KV > min(kv_ll)
         bank_key = (int(unit.Phases), tuple(part["bus1"][0] for part in parts)) if int(unit.Phases) == 1 else (row,)
-        x_sc = np.asarray(unit.XSCArray, dtype=np.float64)
+        x_sc = np.asarray(unit.XSCArray, dtype=np.float64) * ratio
         if len(parts) > 3:
             report.ignore("transformer", [name], "more than three windings are not supported")
             continue
@@ -403,7 +437,7 @@ def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Col
                 "x13_pct": x_sc[1] if len(parts) > 2 else np.nan,
                 "x23_pct": x_sc[2] if len(parts) > 2 else np.nan,
                 "no_load_loss_pct": unit.pctNoLoadLoss,
-                "magnetizing_pct": unit.pctIMag,
+                "magnetizing_pct": unit.pctIMag / ratio,
                 "antifloat_ppm": unit.ppm_Antifloat,
                 "delta_lead": int(unit.LeadLag) == 1,
                 "regulator": moved,
@@ -419,7 +453,7 @@ def read_transformers(alt: Any, buses: Buses, report: ImportReport) -> tuple[Col
     return _stack(rows, "transformer"), _stack(windings, "winding")
 
 
-def _windings(unit: Any, row: int, buses: Buses, regulated: set[tuple[str, int]]) -> list[Columns]:
+def _windings(unit: Any, row: int, buses: Buses, regulated: set[tuple[str, int]], ratio: float) -> list[Columns]:
     n, name = int(unit.Phases), unit.Name.lower()
     values = zip(
         unit.Buses, unit.Conns, unit.kVs, unit.kVAs, unit.pctRs, unit.RNeut, unit.XNeut, unit.Taps, unit.MinTap,
@@ -438,7 +472,7 @@ def _windings(unit: Any, row: int, buses: Buses, regulated: set[tuple[str, int]]
                 "rated_kva": kva,
                 "r_pct": r_pct,
                 "neutral_r_ohm": r_neutral,
-                "neutral_x_ohm": x_neutral,
+                "neutral_x_ohm": x_neutral * ratio,
                 "tap_pu": 1.0 if moved else tap,
                 "regulated": moved,
                 "min_tap_pu": low,

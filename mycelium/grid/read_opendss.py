@@ -66,7 +66,7 @@ def read_circuit(script: Script, engine: Engine) -> tuple[Grid, Configuration, I
     alt = engine.alt
     for note in script.notes:
         report.ignore("script", [f"{note.file}:{note.line}"], f"{note.what}: {note.why}")
-    frequency = _frequency(alt)
+    frequency = float(engine.dss.ActiveCircuit.Solution.Frequency)
     grid, out_of_service = _tables(script, alt, frequency, report)
     _account_for_other_classes(engine, report)
     if not len(grid.substation):
@@ -80,20 +80,16 @@ def read_circuit(script: Script, engine: Engine) -> tuple[Grid, Configuration, I
     return grid, configuration, report
 
 
-def _frequency(alt: Any) -> float:
-    return float(next(iter(alt.Vsource)).BaseFreq) if len(alt.Vsource) else 60.0
-
-
-def _tables(
-    script: Script, alt: Any, frequency: float, report: ImportReport
-) -> tuple[Grid, npt.NDArray[np.bool_]]:
+def _tables(script: Script, alt: Any, frequency: float, report: ImportReport) -> tuple[Grid, npt.NDArray[np.bool_]]:
     buses = elements.Buses()
     for name in alt.BusNames():
         buses.find(str(name).lower())
-    substation = elements.read_sources(alt, buses, report)
-    transformer, winding = elements.read_transformers(alt, buses, report)
-    line, line_matrices, out_of_service = elements.read_lines(alt, buses, _operated_lines(script, alt), report)
-    reactor, reactor_matrices = elements.read_reactors(alt, buses, report)
+    substation = elements.read_sources(alt, buses, frequency, report)
+    transformer, winding = elements.read_transformers(alt, buses, frequency, report)
+    line, line_matrices, out_of_service = elements.read_lines(
+        alt, buses, _operated_lines(script, alt), frequency, report
+    )
+    reactor, reactor_matrices = elements.read_reactors(alt, buses, frequency, report)
     capacitor = elements.read_capacitors(alt, buses, report)
     consumer, der = elements.read_consumers(alt, buses, report), elements.read_ders(alt, buses, report)
     place = [script.bus_coordinates.get(name, (np.nan, np.nan)) for name in buses.names]

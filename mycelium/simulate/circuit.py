@@ -31,13 +31,16 @@ from mycelium.grid.sources import Sources
 from mycelium.simulate.day import Day
 from mycelium.simulate.engine_fault import EngineFault
 from mycelium.simulate.fixed_point_day import AGREEMENT_PU, FixedPointDays, not_valid_because
-from mycelium.simulate.shapes import OwnShapes, bind_shapes
+from mycelium.simulate.shapes import Demand, OwnShapes, bind_shapes
 from mycelium.simulate.variant import Variant, with_variant
 
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+# Inverter controls remember voltages and powers of the hours before, and nothing resets them: with these a circuit is
+# compiled anew for every day.
+_REMEMBER = ("InvControl", "ExpControl")
 _NEVER_ACT = ("Fuse", "Recloser", "Relay", "SwtControl", "StorageController")
 
 
@@ -71,10 +74,16 @@ class Circuit:
     def __init__(self, script: Script, variant: Variant | None = None) -> None:
         if variant is not None:
             script = with_variant(script, variant)
+        self._script = script
         self.engine = Engine(script)
         self.grid, self.recorded, self.report = read_circuit(script, self.engine)
         self.space = CaseSpace.of(self.grid, self.recorded)
+        self.own_shapes = OwnShapes.read(self.engine, self.grid)
+        self.demand = Demand.of(self.engine, self.grid)
+        self._sources = Sources.of(self.grid)
+        self._remembers = any(len(getattr(self.engine.alt, name)) for name in _REMEMBER)
         self._prepare()
+        self._judge()
 
     @staticmethod
     def open(master: Path, root: Path | None = None) -> Circuit:
@@ -84,6 +93,7 @@ class Circuit:
     # ---- preparation -------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
+        """Make a freshly compiled circuit ready for days."""
         engine, alt = self.engine, self.engine.alt
         for name in _NEVER_ACT:
             if len(getattr(alt, name)):
@@ -93,10 +103,8 @@ class Circuit:
             engine.command("batchedit capcontrol..* deadtime=0")
         if len(alt.Load):
             engine.command("batchedit load..* status=variable")
-        self.own_shapes = OwnShapes.read(engine, self.grid)
-        self.demand = bind_shapes(engine, self.grid)
+        bind_shapes(engine, self.grid, self.demand)
         self._fault = EngineFault(engine, self.grid)
-        self._sources = Sources.of(self.grid)
         winding = self.grid.winding.iloc[self.grid.regulated]
         owner = self.grid.transformer["name"].to_numpy()[winding["transformer"].to_numpy()]
         self._regulated = [(alt.Transformer[n], int(k)) for n, k in zip(owner, winding["number"], strict=True)]
@@ -116,7 +124,7 @@ class Circuit:
             for kind in DerKind
         }
         self._warm_up()
-        self._judge()
+        self._fresh = True
 
     def _place_switches(self) -> None:
         """Enable every switch, with both ends open: an open switch then contributes nothing and keeps its buses."""
@@ -203,6 +211,10 @@ class Circuit:
 
     def solve_by_engine(self, case: Case) -> Day:
         """Simulate a case hour by hour with controls, in the engine; ``demand`` holds its day."""
+        if self._remembers and not self._fresh:
+            self.engine.compile(self._script)
+            self._prepare()
+        self._fresh = False
         self._isolate_ders(case.energised, case.configuration)
         self.reset(case.configuration)
         hours = [self._solve_hour(hour) for hour in range(HOURS - 1)]

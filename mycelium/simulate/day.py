@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -141,10 +142,10 @@ class Day:
     @staticmethod
     def load(path: Path) -> Day:
         try:
-            with np.load(path, allow_pickle=False) as data:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as data:
                 record = json.loads(str(data["record"]))
                 arrays = {name: data[name] for name in _ARRAYS}
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise FeederError(f"{path}: not a Day file ({error})") from error
         fault = record.pop("fault")
         if fault is not None:

@@ -109,9 +109,11 @@ def _merge(
     if kept + size - 1 > room[u]:  # may not fit: move to fresh room
         if used + kept + size > len(pool):
             larger = np.empty(2 * len(pool) + kept + size, dtype=np.int64)
-            larger[:used] = pool[:used]
+            for k in range(used):
+                larger[k] = pool[k]
             pool = larger
-        pool[used : used + kept] = pool[begin : begin + kept]
+        for k in range(kept):
+            pool[used + k] = pool[begin + k]
         start[u], room[u], begin = used, kept + size, used
         used += kept + size
     for k in range(first, first + size):
@@ -140,13 +142,17 @@ def eliminate(pointer: Ints, column: Ints, passive: Flags, fill_per_edge: float)
         pool[start[i] : start[i] + count[i]].
     """
     n = len(passive)
-    start, count, room = pointer[:-1].copy(), np.diff(pointer), np.diff(pointer)
     used = len(column)
     pool = np.empty(2 * used + 64 * n + 64, dtype=np.int64)
-    pool[:used] = column
-    head = np.full(n + 1, -1, dtype=np.int64)
-    following, previous = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
-    mark, stamp = np.full(n, -1, dtype=np.int64), 0
+    for k in range(used):
+        pool[k] = column[k]
+    start, count, room = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    head, mark, stamp = np.empty(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int64), 0
+    following, previous = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    head[n] = -1
+    for i in range(n):
+        head[i] = -1
+        start[i], count[i], room[i] = pointer[i], pointer[i + 1] - pointer[i], pointer[i + 1] - pointer[i]
     queued, done = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     order, place, n_first = np.empty(n, dtype=np.int64), 0, 0
     for phase in range(2):

@@ -192,12 +192,12 @@ def add_currents(
 
 
 @numba.njit(
-    f"void({_planes}, int64, {_ints}, {_ints}, {_complex})", cache=True, fastmath=False, nogil=True
+    f"void({_planes}, int64, int64, {_ints}, {_ints}, {_complex})", cache=True, fastmath=False, nogil=True
 )  # fmt: skip
-def _forward(b: Floats, first: int, lower: Ints, lower_column: Ints, below: Complex) -> None:
+def _forward(b: Floats, first: int, n_rows: int, lower: Ints, lower_column: Ints, below: Complex) -> None:
     """Solve the block of L from row and column ``first`` on, in place. b is [row - first, 2, hour]."""
     n_hours = b.shape[2]
-    for i in range(len(b)):
+    for i in range(n_rows):
         for k in range(lower[first + i], lower[first + i + 1]):
             j = lower_column[k] - first
             if j < 0:
@@ -208,15 +208,22 @@ def _forward(b: Floats, first: int, lower: Ints, lower_column: Ints, below: Comp
                 b[i, 1, h] -= real * b[j, 1, h] + imag * b[j, 0, h]
 
 
-@numba.njit(
-    f"Tuple(({_kept}, {_planes}, {_ints}))(int64, int64)", cache=True, fastmath=False, nogil=True
-)  # fmt: skip
-def _room(n_rows: int, n_hours: int) -> tuple[Floats, Floats, Ints]:
-    """Room for kept iterates and their residuals, and the rows at which residuals are kept."""
-    kept = np.empty((_DEPTH + 1, n_rows + 1, 2, n_hours))
-    kept[:, n_rows] = 0.0
-    sampled = np.arange(0, n_rows, max(1, n_rows // _SAMPLED_ROWS))
-    return kept, np.empty((_DEPTH + 1, 2 * len(sampled), n_hours)), sampled
+@numba.njit(f"void({_planes}, {_planes}, int64, {_reals}, {_table})", cache=True, fastmath=False, nogil=True)
+def _keep_residual(old: Floats, new: Floats, stride: int, per_base: Floats, residual: Floats) -> None:
+    """Keep (new - old) / base of every ``stride``-th row. residual is [value, hour]."""
+    for i in range(len(residual) // 2):
+        row = i * stride
+        for part in range(2):
+            for h in range(residual.shape[1]):
+                residual[2 * i + part, h] = per_base[row] * (new[row, part, h] - old[row, part, h])
+
+
+@numba.njit(f"void({_planes}, {_planes})", cache=True, fastmath=False, nogil=True)
+def _copy(source: Floats, out: Floats) -> None:
+    for row in range(len(out)):
+        for part in range(2):
+            for h in range(out.shape[2]):
+                out[row, part, h] = source[row, part, h]
 
 
 @numba.njit(
@@ -229,7 +236,8 @@ def _backward(
 ) -> None:  # fmt: skip
     """Solve the block of U from row ``first`` on; ``change`` is the largest |new - old| / base, squared. [hour]"""
     n_hours = b.shape[2]
-    change[:] = 0.0
+    for h in range(n_hours):
+        change[h] = 0.0
     for i in range(len(per_base) - 1, -1, -1):
         for k in range(upper[first + i], upper[first + i + 1]):
             j = upper_column[k] - first
@@ -256,9 +264,9 @@ def _gram(residual: Floats, slot: int, n_slots: int) -> Floats:
     n_hours = residual.shape[2]
     gram, difference = np.zeros((n_slots + 1, n_slots, n_hours)), np.empty((n_slots + 1, n_hours))
     for k in range(residual.shape[1]):
-        difference[n_slots] = residual[slot, k]
-        for i in range(n_slots):
-            for h in range(n_hours):
+        for h in range(n_hours):
+            difference[n_slots, h] = residual[slot, k, h]
+            for i in range(n_slots):
                 difference[i, h] = residual[slot, k, h] - residual[i, k, h]
         for i in range(n_slots + 1):
             for j in range(min(i + 1, n_slots)):
@@ -267,34 +275,37 @@ def _gram(residual: Floats, slot: int, n_slots: int) -> Floats:
     return gram
 
 
-@numba.njit(f"{_reals}({_table}, int64)", cache=True, fastmath=False, nogil=True, error_model="numpy")
-def _weights(gram: Floats, slot: int) -> Floats:
-    """Anderson's weights: the differences' best fit to the last residual, 0 for its own slot. [slot]
+@numba.njit(
+    f"void({_planes}, int64, int64, {_table})", cache=True, fastmath=False, nogil=True, error_model="numpy"
+)  # fmt: skip
+def _weights(gram: Floats, hour: int, slot: int, weight: Floats) -> None:
+    """Anderson's weights of an hour: the differences' best fit to the last residual, 0 for its own slot.
 
-    The normal equations are scaled, and solved by Cholesky; a ridge carries directions that repeat.
+    The normal equations are scaled, and solved by Cholesky in place; a ridge carries directions that repeat.
+    weight is [slot, hour].
     """
-    n = gram.shape[1]
-    size, weight = np.ones(n), np.zeros(n)
+    n, h = gram.shape[1], hour
+    size = np.ones(n)
     for i in range(n):
-        if gram[i, i] > 0.0:
-            size[i] = np.sqrt(gram[i, i])
+        if gram[i, i, h] > 0.0:
+            size[i] = np.sqrt(gram[i, i, h])
     for i in range(n):
         for j in range(i + 1):
-            value = gram[i, j] / (size[i] * size[j]) + (_RIDGE if i == j else 0.0)
+            value = gram[i, j, h] / (size[i] * size[j]) + (_RIDGE if i == j else 0.0)
             for k in range(j):
-                value -= gram[i, k] * gram[j, k]
-            gram[i, j] = np.sqrt(max(value, _RIDGE)) if i == j else value / gram[j, j]
-        value = gram[n, i] / size[i]
+                value -= gram[i, k, h] * gram[j, k, h]
+            gram[i, j, h] = np.sqrt(max(value, _RIDGE)) if i == j else value / gram[j, j, h]
+        value = gram[n, i, h] / size[i]
         for k in range(i):
-            value -= gram[i, k] * weight[k]
-        weight[i] = value / gram[i, i]
+            value -= gram[i, k, h] * weight[k, h]
+        weight[i, h] = value / gram[i, i, h]
     for i in range(n - 1, -1, -1):
         for k in range(i + 1, n):
-            weight[i] -= gram[k, i] * weight[k]
-        weight[i] /= gram[i, i]
-    weight /= size
-    weight[slot] = 0.0
-    return weight
+            weight[i, h] -= gram[k, i, h] * weight[k, h]
+        weight[i, h] /= gram[i, i, h]
+    for i in range(n):
+        weight[i, h] /= size[i]
+    weight[slot, h] = 0.0
 
 
 @numba.njit(
@@ -305,18 +316,17 @@ def _mixture(kept: Floats, residual: Floats, slot: int, n_slots: int, slow: Flag
 
     kept is [slot, row + 1, 2, hour], residual [slot, value, hour], slow [hour], out [row + 1, 2, hour].
     """
-    gram, weights = _gram(residual, slot, n_slots), np.zeros((n_slots, len(slow)))
+    gram, weight = _gram(residual, slot, n_slots), np.zeros((n_slots, len(slow)))
     for h in range(len(slow)):
         if slow[h]:
-            weights[:, h] = _weights(gram[:, :, h].copy(), slot)
-    last = kept[slot]
-    out[:] = last
-    for i in range(n_slots):
-        if i != slot:
-            for row in range(len(out) - 1):
-                for part in range(2):
-                    for h in range(len(slow)):
-                        out[row, part, h] -= weights[i, h] * (last[row, part, h] - kept[i, row, part, h])
+            _weights(gram, h, slot, weight)
+    for row in range(len(out)):
+        for part in range(2):
+            for h in range(len(slow)):
+                out[row, part, h] = kept[slot, row, part, h]
+            for i in range(n_slots):
+                for h in range(len(slow)):
+                    out[row, part, h] -= weight[i, h] * (kept[slot, row, part, h] - kept[i, row, part, h])
 
 
 @numba.njit(
@@ -333,8 +343,8 @@ def iterate(
 ) -> Ints:  # fmt: skip
     """Fixed-point iteration on the nodes from place ``first`` on, with Anderson acceleration where it is slow.
 
-    An hour whose step is more than ``SLOW`` of the one before goes on from a mixture of its last iterates. That turns
-    slow convergence, and divergence at heavy load, into convergence; what it converges to is the same.
+    An hour whose step is more than ``SLOW`` of the one before goes on from a mixture of its last iterates: slow
+    convergence, and divergence at heavy load, become convergence to the same solution.
 
     Args:
         v: Start and result; the last row is ground and stays 0, V. [row + 1, 2, hour]
@@ -346,39 +356,44 @@ def iterate(
         tolerance: Largest |step| / base at which an hour has converged.
 
     Returns:
-        Iterations after which each hour had converged, 0 where it has not. [hour]
+        Iterations after which each hour had converged, 0 where it has not.
     """
     n_rows, n_hours = len(base), v.shape[2]
-    b, change, before = np.zeros_like(v), np.empty(n_hours), np.full(n_hours, np.inf)
-    kept, residual, sampled = _room(n_rows, n_hours)
-    needed, slow = np.zeros(n_hours, dtype=np.int64), np.zeros(n_hours, dtype=np.bool_)
-    old, slot, n_slots, limit = v.copy(), 0, 0, 2
-    mixed = old
+    b, mixed, kept = np.zeros(v.shape), np.zeros(v.shape), np.empty((_DEPTH + 1, n_rows + 1, 2, n_hours))
+    for i in range(_DEPTH + 1):
+        for h in range(n_hours):
+            kept[i, n_rows, 0, h] = kept[i, n_rows, 1, h] = 0.0
+    stride = max(1, n_rows // _SAMPLED_ROWS)
+    residual = np.empty((_DEPTH + 1, 2 * ((n_rows + stride - 1) // stride), n_hours))
+    change, before = np.zeros(n_hours), np.zeros(n_hours)
+    slow, needed = np.zeros(n_hours, dtype=np.bool_), np.zeros(n_hours, dtype=np.int64)
+    old, slot, n_slots, limit = v, 0, 0, 2  # mixtures need more iterates than plain steps
     for iteration in range(1, max_iterations + 1):
         slot = n_slots if n_slots < limit else (slot + 1) % limit
         n_slots = max(n_slots, slot + 1)
         for i in range(n_rows):
-            b[i, 0], b[i, 1] = base[i].real, base[i].imag
+            for h in range(n_hours):
+                b[i, 0, h], b[i, 1, h] = base[i].real, base[i].imag
         add_currents(old, start, end, model, parameters, base_v, p, q, fixed, -1.0, b)
-        _forward(b[:n_rows], first, lower, lower_column, below)
+        _forward(b, first, n_rows, lower, lower_column, below)
         new = kept[slot]
         _backward(b, old, new, first, upper, upper_column, above, inverse, per_base, change)
-        for i in range(len(sampled)):
-            row = sampled[i]
-            residual[slot, 2 * i : 2 * i + 2] = per_base[row] * (new[row] - old[row])
+        _keep_residual(old, new, stride, per_base, residual[slot])
+        n_waiting, n_slow = 0, 0
         for h in range(n_hours):
             done = change[h] <= tolerance * tolerance
             needed[h] = 0 if not done else (needed[h] if needed[h] > 0 else iteration)
             slow[h] = iteration > 1 and not done and change[h] > SLOW * SLOW * before[h]
-        before[:] = change
+            before[h] = change[h]
+            n_waiting += not done
+            n_slow += slow[h]
         old = new
-        if needed.min() > 0:
+        if n_waiting == 0:
             break
-        if slow.any():
-            limit = _DEPTH + 1
+        if n_slow > 0:
+            limit, old = _DEPTH + 1, mixed
             _mixture(kept, residual, slot, n_slots, slow, mixed)
-            old = mixed
-    v[:] = kept[slot]
+    _copy(kept[slot], v)
     return needed
 
 
@@ -401,7 +416,8 @@ def recover(
     n_first, n_hours = len(y), v.shape[2]
     passive = np.empty((n_first, 2, n_hours))
     for i in range(n_first - 1, -1, -1):
-        passive[i, 0], passive[i, 1] = y[i].real, y[i].imag
+        for h in range(n_hours):
+            passive[i, 0, h], passive[i, 1, h] = y[i].real, y[i].imag
         for k in range(upper[i], upper[i + 1]):
             j, real, imag = upper_column[k], above[k].real, above[k].imag
             if j < n_first:

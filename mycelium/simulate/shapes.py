@@ -38,6 +38,17 @@ class Demand:
     der_mult: Floats
     der_kind: npt.NDArray[np.str_]
 
+    @staticmethod
+    def of(engine: Engine, grid: Grid) -> Demand:
+        """Nominal demand; call it before ``bind_shapes``."""
+        batch = engine.alt.Load
+        place = {str(name).lower(): k for k, name in enumerate(batch.Name)} if len(batch) else {}
+        order = np.array([place[name] for name in grid.consumer["name"]], dtype=np.int64)
+        kw = _values(batch.kW)[order] if len(order) else np.zeros(0)
+        kvar = _values(batch.kvar)[order] if len(order) else np.zeros(0)
+        p_kw, q_kvar = np.repeat(kw[:, None], HOURS, 1), np.repeat(kvar[:, None], HOURS, 1)
+        return Demand(kw, kvar, p_kw, q_kvar, np.ones((len(grid.der), HOURS)), grid.der["kind"].to_numpy().astype(str))
+
     def set(self, profile: DayProfile) -> None:
         """Write a day."""
         self.p_kw[:] = (profile.p_mult * self.nominal_kw).T
@@ -50,18 +61,9 @@ class Demand:
             self.der_mult[self.der_kind == kind] = values.T
 
 
-def bind_shapes(engine: Engine, grid: Grid) -> Demand:
+def bind_shapes(engine: Engine, grid: Grid, demand: Demand) -> None:
     """Give every customer and device a shape of its own, in memory owned here."""
     alt = engine.alt
-    batch = alt.Load
-    place = {str(name).lower(): k for k, name in enumerate(batch.Name)} if len(batch) else {}
-    order = np.array([place[name] for name in grid.consumer["name"]], dtype=np.int64)
-    kw = _values(batch.kW)[order] if len(order) else np.zeros(0)
-    kvar = _values(batch.kvar)[order] if len(order) else np.zeros(0)
-    demand = Demand(
-        kw, kvar, np.repeat(kw[:, None], HOURS, 1), np.repeat(kvar[:, None], HOURS, 1),
-        np.ones((len(grid.der), HOURS)), grid.der["kind"].to_numpy().astype(str),
-    )  # fmt: skip
     for k, name in enumerate(grid.consumer["name"]):
         shape = f"{_LOAD_SHAPE}_{k}"
         engine.command(f"new loadshape.{shape} npts={HOURS} interval=1 useactual=yes")
@@ -75,7 +77,6 @@ def bind_shapes(engine: Engine, grid: Grid) -> Demand:
         engine.command(f"{classes[DerKind(kind)]}.{name}.daily={shape}")
         if kind == DerKind.STORAGE:
             engine.command(f"storage.{name}.dispmode=follow")
-    return demand
 
 
 def _values(batch: Any) -> Floats:

@@ -83,7 +83,10 @@ def assert_same_grid(one: Grid, other: Grid) -> None:
         for column in columns:
             a, b = one.tables[table][column], other.tables[table][column]
             assert a.dtype == b.dtype, (table, column)
-            assert a.to_numpy().tolist() == b.to_numpy().tolist() or same_bits(a.to_numpy(), b.to_numpy()), (table, column)
+            assert a.to_numpy().tolist() == b.to_numpy().tolist() or same_bits(a.to_numpy(), b.to_numpy()), (
+                table,
+                column,
+            )
     for matrix in MATRICES:
         assert same_bits(one.matrices[matrix], other.matrices[matrix]), matrix
 

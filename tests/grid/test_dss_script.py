@@ -232,7 +232,7 @@ def test_what_describes_the_network_passes_unchanged(folder: Path, line: str) ->
         ("Line.x.length=3 units=km", 'edit "line.x" length=3 units=km'),
         ("x.length=3", 'edit "line.x" length=3'),
         ("length=3", "~ length=3"),
-        ("Line.x.bus1='a\" length=\"3'", "edit \"line.x\" bus1='a\" length=\"3'"),
+        ("Line.x.bus1='a\" length=\"3'", 'edit "line.x" bus1=\'a" length="3\''),
         ("New Line.@name length=@x", 'new "Line.main" length=@x'),
         ("New @element", 'new "Line.side"'),
     ],
@@ -394,32 +394,32 @@ def test_libraries_are_refused(folder: Path, line: str) -> None:
 
 
 DATA_FORMS = [
-    ("LoadShape", "mult=(file={})", 'mult=\'file="{}" \''),
-    ("LoadShape", "mult=[file={}, column=2, header=yes]", 'mult=\'file="{}" column=2, header=yes\''),
-    ("LoadShape", "mult='sngfile={}'", 'mult=\'sngfile="{}" \''),
-    ("LoadShape", "mult=(d={})", 'mult=\'d="{}" \''),
-    ("LoadShape", "PMult=(dblfile={})", 'pmult=\'dblfile="{}" \''),
+    ("LoadShape", "mult=(file={})", "mult='file=\"{}\" '"),
+    ("LoadShape", "mult=[file={}, column=2, header=yes]", "mult='file=\"{}\" column=2, header=yes'"),
+    ("LoadShape", "mult='sngfile={}'", "mult='sngfile=\"{}\" '"),
+    ("LoadShape", "mult=(d={})", "mult='d=\"{}\" '"),
+    ("LoadShape", "PMult=(dblfile={})", "pmult='dblfile=\"{}\" '"),
     ("LoadShape", "csvfile={}", 'csvfile="{}"'),
     ("LoadShape", "sng=({})", 'sngfile="{}"'),
     ("LoadShape", "dblfile={}", 'dblfile="{}"'),
     ("LoadShape", "pqcsvfile={}", 'pqcsvfile="{}"'),
     ("LoadShape", "mean=1 1 {}", 'mean=1 1 csvfile="{}"'),
-    ("LoadShape", "hour=(file={})", 'hour=\'file="{}" \''),
-    ("TShape", "temp=(sngfile={})", 'temp=\'sngfile="{}" \''),
+    ("LoadShape", "(csvfile)={}", 'csvfile="{}"'),
+    ("LoadShape", '"mult"=(file={})', "mult='file=\"{}\" '"),
+    ("LoadShape", "hour=(file={})", "hour='file=\"{}\" '"),
+    ("TShape", "temp=(sngfile={})", "temp='sngfile=\"{}\" '"),
     ("PriceShape", "csvfile={}", 'csvfile="{}"'),
     ("GrowthShape", "csvfile={}", 'csvfile="{}"'),
-    ("LoadShape", "qmult=(file={})", 'qmult=\'file="{}" \''),
+    ("LoadShape", "qmult=(file={})", "qmult='file=\"{}\" '"),
     ("Spectrum", "csvfile={}", 'csvfile="{}"'),
     ("XYcurve", "csvfile={}", 'csvfile="{}"'),
-    ("Transformer", "kvs=[file={}]", 'kvs=\'file="{}" \''),
+    ("Transformer", "kvs=[file={}]", "kvs='file=\"{}\" '"),
 ]
 
 
 @pytest.mark.parametrize(("class_name", "written", "expected"), DATA_FORMS)
 @pytest.mark.parametrize("way", ["new", "continued", "property", "variable"])
-def test_data_files_get_their_full_path(
-    folder: Path, class_name: str, written: str, expected: str, way: str
-) -> None:
+def test_data_files_get_their_full_path(folder: Path, class_name: str, written: str, expected: str, way: str) -> None:
     sentence = written.format("@file" if way == "variable" else "data/A.csv")
     head = f"var @file=data/A.csv\nNew {class_name}.s npts=4"
     lines = {"new": f"{head} {sentence}", "variable": f"{head} {sentence}", "continued": f"{head}\n~ {sentence}"}

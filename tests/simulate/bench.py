@@ -197,11 +197,15 @@ def scene(grid: Grid, day: Day, hour: int) -> Scene:
             grid, v = day.split(grid)
         else:
             bus = faulted_bus(grid, day.fault)
-    injections = [
+    return Scene(grid, Admittance.of(grid, day.configuration(hour)), v, injected(grid, day, hour), bus)
+
+
+def injected(grid: Grid, day: Day, hour: int) -> list[tuple[Ints, Complex]]:
+    """Nodes, and currents from them into loads and generators as the day holds them, A."""
+    return [
         (grid.wiring.nodes_of("consumer", day.group_phase), day.consumer_current[hour]),
         (grid.wiring.nodes_of("der", day.group_phase), day.der_current[hour]),
     ]
-    return Scene(grid, Admittance.of(grid, day.configuration(hour)), v, injections, bus)
 
 
 def imbalance(grid: Grid, day: Day, hour: int) -> float:
@@ -212,6 +216,17 @@ def imbalance(grid: Grid, day: Day, hour: int) -> float:
         assert day.fault is not None
         injections.append((np.arange(len(s.v)), fault_admittance(s.grid, s.bus, day.fault) @ s.v))
     return kirchhoff_ratio(s.admittance, s.v, injections)[0]
+
+
+def imbalances(grid: Grid, day: Day) -> Floats:
+    """The same for every hour. [hour]"""
+    result = np.full(HOURS, np.nan)
+    for hours, admittance in day.admittances(grid):
+        for hour in hours:
+            injections = injected(grid, day, hour)
+            result[hour] = kirchhoff_ratio(admittance, day.v[hour], injections)[0]
+    result[LAST] = imbalance(grid, day, LAST)
+    return result
 
 
 def fault_current(grid: Grid, day: Day) -> dict[int, complex]:

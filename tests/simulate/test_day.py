@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from tests.simulate.bench import (
     fault_at,
     fault_current,
     imbalance,
+    imbalances,
     network,
     passive_feeder,
     per_unit,
@@ -46,8 +47,7 @@ SEED = 7
 @pytest.mark.parametrize("feeder", FEEDERS)
 def test_currents_balance_at_every_node_and_hour_of_drawn_days(feeder: str) -> None:
     for grid, day in days(network(feeder), SEED, 3):
-        worst = max(imbalance(grid, day, hour) for hour in range(HOURS))
-        assert worst < 1e-6, f"case {day.number}"
+        assert imbalances(grid, day).max() < 1e-6, f"case {day.number}"
 
 
 @pytest.mark.parametrize("place", list(FaultPlace))
@@ -175,8 +175,7 @@ def test_a_day_of_the_engine_holds_what_the_engine_found(feeder: str, monkeypatc
     line_fault = fault_at(circuit, FaultType.LG, FaultPlace.LINE, 5)
     assert line_fault is not None
     case = source.draw(SEED, 1)
-    made = case_of(circuit, line_fault, case.configuration if feeder == "ieee13" else None)
-    for chosen, row in ((made, line_fault.element), (case, -1)):
+    for chosen, row in ((case_of(circuit, line_fault), line_fault.element), (case, -1)):
         if chosen is case and case.fault is not None and case.fault.place is FaultPlace.LINE:
             row = case.fault.element
         circuit.demand.set(chosen.profile)
@@ -234,7 +233,7 @@ def test_an_open_switch_carries_nothing_at_all(feeder: str) -> None:
         layout = Admittance.of(grid, day.configuration(0)).layout
         for row, is_open in zip(grid.switches, day.switch_open, strict=True):
             if is_open:
-                assert not np.any(currents[:, layout.rows_of(ElementKind.LINE, row)])
+                assert not np.any(currents[:, layout.rows_of(ElementKind.LINE, int(row))])
                 some_open += 1
     assert some_open
 
@@ -242,8 +241,8 @@ def test_an_open_switch_carries_nothing_at_all(feeder: str) -> None:
 @pytest.mark.parametrize("feeder", FEEDERS)
 def test_what_is_energised_has_voltage_and_what_is_not_has_none(feeder: str) -> None:
     some_dead = 0
-    source = network(feeder)
-    for grid, day in days(source, SEED + 1, 6):
+    source = network(feeder, replace(EVERYTHING, variant=0.1, keep_supply=0.2, lose_supply=0.6))
+    for grid, day in days(source, SEED, 5):
         pu = np.abs(per_unit(grid, day.v))
         phase = grid.wiring.conductor <= 3  # a neutral is near earth whether energised or not
         assert pu[:, ~day.energised].max(initial=0.0) < LIVE_PU, f"case {day.number}: a dead node has voltage"
@@ -312,13 +311,10 @@ def test_only_faulted_conductors_lose_current(kind: FaultType, tmp_path: Path) -
         day = circuit.solve(case_of(circuit, fault))
         current = {conductor: abs(value) for conductor, value in fault_current(circuit.grid, day).items()}
         assert len(fault.conductors) == N_PHASES[kind]
-        lost = max(value for conductor, value in current.items() if conductor not in fault.conductors or value == 0.0)
+        others = (value for conductor, value in current.items() if conductor not in fault.conductors)
         least = min(current[conductor] for conductor in fault.conductors)
-        assert least > 50.0 and lost < 1e-5 * least, f"{place}: {current}"
+        assert least > 50.0 and max(others, default=0.0) < 1e-5 * least, f"{place}: {current}"
         total = sum(fault_current(circuit.grid, day)[conductor] for conductor in fault.conductors)
         if kind not in GROUNDED:
             assert abs(total) < 1e-5 * least  # what goes in at one phase comes out at another
 
-
-def test_a_feeder_path_outside_the_package_is_not_needed() -> None:
-    assert all(feeder_path(name).is_file() for name in FEEDERS)

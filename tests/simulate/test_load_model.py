@@ -140,8 +140,8 @@ def test_every_connection_and_band_draws_what_the_engine_says(model: Model) -> N
     engine, grid, configuration = circuit(*SOURCES, *all_loads(model))
     loads = LoadModel.of(engine, grid)
     names = grid.consumer["name"].tolist()
-    p_kw = np.array([load.kW for load in engine.alt.Load])
-    q_kvar = np.array([load.kvar for load in engine.alt.Load])
+    p_kw = np.array([engine.alt.Load[name].kW for name in names])
+    q_kvar = np.array([engine.alt.Load[name].kvar for name in names])
     first = grid.wiring.terminals["consumer"].start[:-1]
     for pu in np.linspace(0.05, 1.3, 51):
         engine.command(f"vsource.source.pu={pu}")
