@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -26,8 +27,9 @@ def main() -> None:
     """Run a command; errors meant for people are printed without a traceback."""
     try:
         app()
-    except FeederError as error:
-        _err.print(f"[bold red]error:[/] {error}", markup=True, highlight=False)
+    except (FeederError, OSError) as error:  # an OSError names the file that cannot be read or written
+        # Text of a model may look like markup: `buses=[a b]`.
+        _err.print(f"[bold red]error:[/] {escape(str(error))}", markup=True, highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
         _err.print("interrupted; finished work is kept")
@@ -49,12 +51,21 @@ def inspect(master: Path, *, root: Root = None, json: Json = False) -> None:
     with _progress() as progress:
         progress.add_task(f"importing and checking {master.name}", total=None)
         found = inspect_model(master, root)
-    if json:
-        _print_json(found.as_dict())
-        return
     facts = found.as_dict()
-    report: Any = facts.pop("report")
-    _out.print(_two_columns(f"{found.grid.name}", facts))
+    if json:
+        _print_json(facts)
+    else:
+        _print_inspection(facts)
+    if not found.check.converged:
+        raise FeederError(
+            f"{master.name}: the power flow does not converge as shipped, so its voltages and the comparisons made with "
+            "them say nothing; lower the demand or correct impedances"
+        )
+
+
+def _print_inspection(facts: dict[str, Any]) -> None:
+    report = facts.pop("report")
+    _out.print(_two_columns(str(facts["name"]), facts))
     for title, remarks in (("approximated", report["approximated"]), ("left out", report["ignored"])):
         if remarks:
             _out.print(_remarks(title, remarks))
@@ -65,16 +76,17 @@ def _print_json(value: object) -> None:
 
 
 def _two_columns(title: str, facts: dict[str, Any]) -> Table:
-    table = Table(title=title, show_header=False)
+    table = Table(title=escape(title), show_header=False)
     for key, value in facts.items():
-        table.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
+        table.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else escape(str(value)))
     return table
 
 
 def _remarks(title: str, remarks: list[dict[str, Any]]) -> Table:
     table = Table("what", "how many", "why", "for example", title=title)
     for remark in remarks[:40]:
-        table.add_row(remark["kind"], str(remark["count"]), remark["what"], ", ".join(remark["names"][:3]))
+        texts = remark["kind"], str(remark["count"]), remark["what"], ", ".join(remark["names"][:3])
+        table.add_row(*(escape(text) for text in texts))
     return table
 
 
@@ -156,7 +168,10 @@ def networks(
     """
     from mycelium.networks_table import inspect_index, write_table
 
-    masters = [str(record["master"]) for record in json.loads(index.read_text())] + (also or [])
+    try:
+        masters = [str(record["master"]) for record in json.loads(index.read_text())] + (also or [])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FeederError(f"{index}: expected a JSON list of records with `master` ({error})") from error
     with _progress() as progress:
         task = progress.add_task("inspecting", total=len(masters))
         rows = inspect_index(masters, unpacked, workers or os.cpu_count() or 1, lambda: progress.advance(task))

@@ -40,13 +40,10 @@ def run_demo(console: Console) -> None:
     grid = network.published.grid
     console.print(f"[bold]2. The day.[/] {_events(grid, case)}")
     day = network.published.solve(case)
-    judge = network.published.solve_by_engine(case)
     console.print(_hours(grid, day))
-    base = 1e3 * grid.bus["base_kv"].to_numpy()[grid.wiring.bus]
     console.print(
-        f"[bold]3. The check.[/] Solved by the {day.solver}; the engine agrees to "
-        f"{np.max(np.abs(day.v - judge.v) / base):.0e} p.u. at every node and hour, fault included. "
-        f"Currents balance at every node to {_imbalance(grid, day):.0e} of their limit's scale (limit 1e-6)."
+        f"[bold]3. The check.[/] Solved by the {day.solver}. With our own B, from the records alone, currents balance at "
+        f"every node before the fault: largest ratio to the bound, times 1e-6, is {_imbalance(grid, day):.0e}."
     )
     if case.fault is not None:
         console.print(f"[bold]4. The fault.[/] {_fault_effect(grid, day, case.fault)}")

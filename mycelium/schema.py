@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-PHASES = ("A", "B", "C")
+PHASES = ("A", "B", "C")  # conductor slots 0, 1, 2; the two legs of a centre-tapped secondary are slots 0 and 1
 GROUND = 0
 HIDDEN = -1
 HIDDEN_MARK = "?"
@@ -222,4 +222,62 @@ MATRICES: dict[str, tuple[str, str]] = {
     "line_c_nf": ("line", "shunt capacitance of the whole line, nF"),
     "reactor_g_siemens": ("reactor", "conductance between its terminals (to ground or across phases), S"),
     "reactor_b_siemens": ("reactor", "susceptance between its terminals (to ground or across phases), S"),
+}
+
+OWN = 3  # slot of the own conductor of a hidden-phase bus or line: a scalar, never a phase
+
+
+class Quantity(StrEnum):
+    """What a reading is; the name carries its unit."""
+
+    VOLTAGE = "voltage_v"  # of a bus to ground, as the state is; of a customer across its terminals
+    ANGLE = "angle_deg"
+    CURRENT = "current_a"
+    ACTIVE = "active_power_kw"
+    REACTIVE = "reactive_power_kvar"
+    TAP = "tap_pu"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One kind of reading of one kind of element.
+
+    Attributes:
+        table: Component table whose rows it belongs to.
+        quantity: What it is, with its unit.
+        slots: 3 phases; 4 with an own conductor; 1 for a scalar.
+        says: Sign and place.
+    """
+
+    table: str
+    quantity: Quantity
+    slots: int
+    says: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.table}.{self.quantity.value}"
+
+
+CHANNELS: dict[str, Channel] = {
+    channel.key: channel
+    for channel in (
+        Channel("bus", Quantity.VOLTAGE, 4, "voltage magnitude of a conductor to ground"),
+        Channel("bus", Quantity.ANGLE, 3, "voltage angle of a phase; never of an own conductor"),
+        Channel("bus", Quantity.ACTIVE, 4, "demand of the bus's customers, without those in question on a phase slot"),
+        Channel("bus", Quantity.REACTIVE, 4, "likewise"),
+        Channel("line", Quantity.CURRENT, 4, "magnitude at terminal 1"),
+        Channel("line", Quantity.ACTIVE, 4, "into terminal 1"),
+        Channel("line", Quantity.REACTIVE, 4, "into terminal 1"),
+        Channel("winding", Quantity.CURRENT, 3, "magnitude at the winding's terminal"),
+        Channel("winding", Quantity.ACTIVE, 3, "into the winding"),
+        Channel("winding", Quantity.REACTIVE, 3, "into the winding"),
+        Channel("consumer", Quantity.VOLTAGE, 1, "mean magnitude across the customer's own terminals"),
+        Channel("consumer", Quantity.ACTIVE, 1, "demand, all phases"),
+        Channel("consumer", Quantity.REACTIVE, 1, "demand, all phases"),
+        Channel("substation", Quantity.CURRENT, 3, "magnitude at the feeder head"),
+        Channel("substation", Quantity.ACTIVE, 3, "from the source into the network"),
+        Channel("substation", Quantity.REACTIVE, 3, "from the source into the network"),
+        Channel("winding", Quantity.TAP, 1, "readback of a regulated winding's tap"),
+    )
 }

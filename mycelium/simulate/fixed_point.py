@@ -12,6 +12,9 @@ Nodes that are reached, but that nothing ties to ground (behind a delta winding 
 have no voltage of their own: elimination loses their last pivot to rounding. A tiny conductance then holds that one
 node at ground (``floating``). No current flows in it, so voltage differences are right, and as the engine has them; the
 engine's own common voltage there is rounding.
+
+Load models that jump at vmin or vmax (CVR, as on the EPRI feeders) can give an hour two solutions, each exact, where a
+load's voltage is near the jump; the engine may then find the other one.
 """
 
 from __future__ import annotations

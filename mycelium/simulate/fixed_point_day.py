@@ -15,7 +15,7 @@ from mycelium.grid.primitive import line_block, unpack
 from mycelium.grid.wiring import parse_conductors
 from mycelium.schema import GROUND, HIDDEN, HOURS, ElementKind, FaultPlace
 from mycelium.simulate.fault import NEUTRAL, Fault, faulted_bus, legs
-from mycelium.simulate.fixed_point import FixedPoint, FixedPointResult
+from mycelium.simulate.fixed_point import FixedPoint, FixedPointResult, reasons_against
 from mycelium.simulate.load_model import LoadModel
 from mycelium.simulate.shapes import Demand
 
@@ -27,16 +27,9 @@ AGREEMENT_PU = 1e-6
 
 def not_valid_because(engine: Engine, grid: Grid) -> list[str]:
     """Why days of this network need the engine; empty if the fixed point will do."""
-    reasons = []
-    if len(grid.regulated):
-        reasons.append("regulators move taps")
-    if grid.capacitor["controlled"].any():
-        reasons.append("controls switch capacitors")
+    reasons = reasons_against(engine, grid)
     if len(grid.der):
-        reasons.append("generators, storage or PV")
-    for name in ("InvControl", "ExpControl", "GenDispatcher", "UPFC", "VCCS", "VSConverter", "AutoTrans", "IndMach012"):
-        if len(getattr(engine.alt, name)):
-            reasons.append(f"{name} elements")
+        reasons.append("what generators, storage and PV feed in is decided by the engine")
     return reasons
 
 

@@ -6,8 +6,9 @@ sections between customers vanish from the iteration and are recovered once, at 
 degree. Pivots stay on the diagonal: a nodal admittance matrix of lines and transformers allows it, and it makes order
 and pattern a matter of structure alone, to be used again when only values change.
 
-Against scipy's splu with its best ordering (minimum degree on A + A', symmetric mode): a tenth to a half of the
-entries that an iteration passes through, and 2-3 times as fast to factorise.
+Against scipy's splu with its best ordering (minimum degree on A + A', symmetric mode), an iteration passes through
+1,252 entries instead of 27,192 on the European LV feeder, 22,690 instead of 58,966 on IEEE 8500 and 26,381 instead of
+43,700 on ckt24, whose customers are everywhere. Ordering and factorising take as long; new values alone a quarter.
 """
 
 from __future__ import annotations

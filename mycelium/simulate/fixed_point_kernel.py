@@ -276,10 +276,10 @@ def _gram(residual: Floats, slot: int, n_slots: int) -> Floats:
 
 
 @numba.njit(
-    f"void({_planes}, int64, int64, {_table})", cache=True, fastmath=False, nogil=True, error_model="numpy"
+    f"void({_planes}, int64, {_table})", cache=True, fastmath=False, nogil=True, error_model="numpy"
 )  # fmt: skip
-def _weights(gram: Floats, hour: int, slot: int, weight: Floats) -> None:
-    """Anderson's weights of an hour: the differences' best fit to the last residual, 0 for its own slot.
+def _weights(gram: Floats, hour: int, weight: Floats) -> None:
+    """Anderson's weights of an hour: the differences' best fit to the last residual.
 
     The normal equations are scaled, and solved by Cholesky in place; a ridge carries directions that repeat.
     weight is [slot, hour].
@@ -305,7 +305,6 @@ def _weights(gram: Floats, hour: int, slot: int, weight: Floats) -> None:
         weight[i, h] /= gram[i, i, h]
     for i in range(n):
         weight[i, h] /= size[i]
-    weight[slot, h] = 0.0
 
 
 @numba.njit(
@@ -319,7 +318,7 @@ def _mixture(kept: Floats, residual: Floats, slot: int, n_slots: int, slow: Flag
     gram, weight = _gram(residual, slot, n_slots), np.zeros((n_slots, len(slow)))
     for h in range(len(slow)):
         if slow[h]:
-            _weights(gram, h, slot, weight)
+            _weights(gram, h, weight)
     for row in range(len(out)):
         for part in range(2):
             for h in range(len(slow)):

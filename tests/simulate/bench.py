@@ -73,7 +73,7 @@ def two_bus(folder: Path, kw: float = 1e-3, customers: int = 1) -> Path:
         f"New Line.feeder phases=3 bus1=head.1.2.3 bus2=tail.1.2.3 r1={LINE_Z1.real} x1={LINE_Z1.imag} "
         f"r0={LINE_Z0.real} x0={LINE_Z0.imag} c1=0 c0=0 length=1",
         *(
-            f"New Load.c{k} phases=3 bus1=tail.1.2.3 conn=wye model=1 kV={TWO_BUS_KV} kW={kw / customers} pf=0.9 "
+            f"New Load.c{k} phases=3 bus1=tail.1.2.3 conn=wye model=1 kV={TWO_BUS_KV} kW={kw / max(customers, 1)} pf=0.9 "
             "vminpu=0.001 vlowpu=0.0001"
             for k in range(customers)
         ),

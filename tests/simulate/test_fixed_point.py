@@ -172,6 +172,12 @@ def test_an_hour_without_a_solution_is_reported_and_leaves_the_others_alone() ->
     np.testing.assert_allclose(result.v[[0, 2]], alone.v, rtol=1e-8)
 
 
+def test_an_hour_without_numbers_is_not_called_converged() -> None:
+    case = two_bus(f"kw=1 kvar=1 model=1 {WIDE}")
+    p = np.array([[20.0], [np.nan], [10.0]])
+    assert case.solve(p, 0.0 * p).converged.tolist() == [True, False, True]
+
+
 # Physics on the bundled feeders.
 
 
