@@ -189,7 +189,9 @@ def memory(feeder: str, cases: int = 1000) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", type=Path, help="unpacked reference networks; unpacked to a scratch folder if absent")
+    parser.add_argument(
+        "--networks", type=Path, help="unpacked reference networks; unpacked by itself if absent"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
@@ -202,8 +204,8 @@ def main() -> None:
             unpack = Path(__file__).resolve().parents[2] / "shared" / "unpack"
             subprocess.run([sys.executable, unpack, root, *FAMILIES], check=True)
         titles = [
-            "feeder", "buses", "element by element, ms", "fixed point, ms", "ratio", "engine bare, ms", "engine path, ms",
-            "path / bare", "element by element / path", "days/s fixed point", "whole cases/s",
+            "feeder", "buses", "element by element, ms", "fixed point, ms", "ratio", "engine bare, ms",
+            "engine path, ms", "path / bare", "element by element / path", "days/s fixed point", "whole cases/s",
         ]  # fmt: skip
         print("| " + " | ".join(titles) + " |")
         print("|---|" + "---:|" * (len(titles) - 1))

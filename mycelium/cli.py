@@ -16,7 +16,9 @@ from rich.table import Table
 
 from mycelium.errors import FeederError
 
-app = App(name="mycelium", help="One learned model for any electrical distribution feeder.", version_flags=["--version"])
+app = App(
+    name="mycelium", help="One learned model for any electrical distribution feeder.", version_flags=["--version"]
+)
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
 Root = Annotated[Path | None, Parameter(help="Folder that bounds what the model may read; else the master's own.")]
@@ -58,8 +60,8 @@ def inspect(master: Path, *, root: Root = None, json: Json = False) -> None:
         _print_inspection(facts)
     if not found.check.converged:
         raise FeederError(
-            f"{master.name}: the power flow does not converge as shipped, so its voltages and the comparisons made with "
-            "them say nothing; lower the demand or correct impedances"
+            f"{master.name}: the power flow does not converge as shipped, so its voltages and the comparisons made "
+            "with them say nothing; lower the demand or correct impedances"
         )
 
 

@@ -42,8 +42,8 @@ def run_demo(console: Console) -> None:
     day = network.published.solve(case)
     console.print(_hours(grid, day))
     console.print(
-        f"[bold]3. The check.[/] Solved by the {day.solver}. With our own B, from the records alone, currents balance at "
-        f"every node before the fault: largest ratio to the bound, times 1e-6, is {_imbalance(grid, day):.0e}."
+        f"[bold]3. The check.[/] Solved by the {day.solver}. With our own B, from the records alone, currents balance "
+        f"at every node before the fault: largest ratio to the bound, times 1e-6, is {_imbalance(grid, day):.0e}."
     )
     if case.fault is not None:
         console.print(f"[bold]4. The fault.[/] {_fault_effect(grid, day, case.fault)}")
@@ -61,7 +61,9 @@ def _events(grid: Grid, case: Case) -> str:
 
 def describe_fault(grid: Grid, fault: Fault) -> str:
     """A fault in words."""
-    table = {FaultPlace.BUS: grid.bus, FaultPlace.LINE: grid.line, FaultPlace.TRANSFORMER: grid.transformer}[fault.place]
+    table = {FaultPlace.BUS: grid.bus, FaultPlace.LINE: grid.line, FaultPlace.TRANSFORMER: grid.transformer}[
+        fault.place
+    ]
     name = table["name"].iat[fault.element]
     where = {
         FaultPlace.BUS: f"at bus {name}",
@@ -81,7 +83,9 @@ def _hours(grid: Grid, day: Day) -> Table:
     source = wiring.nodes_of("substation", day.group_phase)
     at_source = np.where(source >= 0, day.v[:, source], 0.0)
     power = -(at_source * day.source_current.conj()).sum(axis=1) / 1e3
-    table = Table("hour", "lowest p.u.", "median p.u.", "highest p.u.", "substation kW", "kvar", title="voltages and power")
+    table = Table(
+        "hour", "lowest p.u.", "median p.u.", "highest p.u.", "substation kW", "kvar", title="voltages and power"
+    )
     for hour in (0, 4, 8, 12, 16, 20, HOURS - 2, HOURS - 1):
         v = pu[hour]
         table.add_row(
@@ -111,6 +115,7 @@ def _fault_effect(grid: Grid, day: Day, fault: Fault) -> str:
     phase = day.energised & (grid.wiring.conductor <= 3)
     low = np.mean(np.abs(day.v[-1, phase]) / base[phase] < 0.9)
     return (
-        f"{describe_fault(grid, fault)[0].upper()}{describe_fault(grid, fault)[1:]}: the largest transformer current goes "
-        f"from {through[-2]:.0f} A to {through[-1]:.0f} A, and {100 * low:.0f} % of the energised phases fall below 0.9 p.u."
+        f"{describe_fault(grid, fault)[0].upper()}{describe_fault(grid, fault)[1:]}: the largest transformer current "
+        f"goes from {through[-2]:.0f} A to {through[-1]:.0f} A, and {100 * low:.0f} % of the energised phases fall "
+        "below 0.9 p.u."
     )

@@ -29,6 +29,8 @@ EXPLAINED = {
     "networks/ieee/8500-Node/Master.dss": "angle: a real drop. At full load the feeder ends 18° behind its source; "
     "at 2 % load the largest deviation from nominal is under 4°.",
     "networks/ieee/8500-Node/Master-unbal.dss": "angle: a real drop, as for the balanced model.",
+    "networks/smartds_gso_urban/Master.dss": "angle: a real drop over three voltage levels at the peak of the whole region. "
+    "At 2 % load the largest deviation from nominal is 0.7°.",
 }
 
 _COLUMNS = (
@@ -93,9 +95,9 @@ def write_table(rows: list[Row], out: Path) -> None:
         "",
         "Made by `mycelium networks INDEX --unpacked DIR --out docs/networks.md`: every network imported, solved as",
         "shipped with controls frozen, and compared with the engine. *primitive*: largest relative difference of an",
-        "element's primitive admittance. *current*: of element currents B·V. *Kirchhoff*: largest |ΣI| at a node over its",
-        "bound, with load, PV, storage and source currents from their own models, times 1e-6. *angle*: 99th percentile of",
-        "|solved − nominal|. *s* and *MiB*: time, and peak memory of the process so far.",
+        "element's primitive admittance. *current*: of element currents B·V. *Kirchhoff*: largest |ΣI| at a node over",
+        "its bound, with load, PV, storage and source currents from their own models, times 1e-6. *angle*: 99th",
+        "percentile of |solved − nominal|. *s* and *MiB*: time, and peak memory of the process so far.",
         "",
         f"{sum(row.error is None for row in rows)} of {len(rows)} networks imported, "
         f"{sum(row.error is None and not row.missed for row in rows)} within every limit "

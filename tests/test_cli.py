@@ -50,9 +50,7 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Result]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     """Run the command line in this process, which saves the start of another; an escaped exception fails the test."""
 
     app = cli.app
@@ -130,9 +128,7 @@ def test_networks_makes_one_table_and_says_which_failed(tmp_path: Path) -> None:
     two_bus(tmp_path / "unpacked" / "good", kw=100.0)
     two_bus(tmp_path / "unpacked" / "bad", kw=100.0).write_text("New Circuit.x\nRedirect gone.dss\n")
     (tmp_path / "index.json").write_text(json.dumps([{"master": "good/Master.dss"}, {"master": "bad/Master.dss"}]))
-    done = command(
-        tmp_path, "networks", "index.json", "--unpacked", "unpacked", "--out", "table.md", "--workers", "1"
-    )
+    done = command(tmp_path, "networks", "index.json", "--unpacked", "unpacked", "--out", "table.md", "--workers", "1")
     assert done.code == 1 and "1 of 2 networks inspected" in done.out
     assert "Traceback" not in done.err
     table = (tmp_path / "table.md").read_text()
@@ -162,7 +158,10 @@ def edited(folder: Path, old: str, new: str) -> Path:
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing file": (lambda folder: folder.mkdir(), "Master.dss"),
     "a folder": (lambda folder: (folder / "Master.dss").mkdir(parents=True), "Master.dss"),
-    "missing redirect": (lambda f: edited(f, "CalcVoltage", "Redirect gone.dss\nCalcVoltage"), "Master.dss:7: .*gone.dss"),
+    "missing redirect": (
+        lambda f: edited(f, "CalcVoltage", "Redirect gone.dss\nCalcVoltage"),
+        "Master.dss:7: .*gone.dss",
+    ),
     "malformed element": (lambda f: edited(f, "phases=3 bus1=tail", "phaxes=3 bus1=tail"), "Master.dss:5: .*phaxes"),
     "unknown class": (lambda f: edited(f, "New Load.c0", "New Lode.c0"), "Master.dss:5: .*Lode"),
     "no number": (lambda f: edited(f, "length=1", "length=far"), "Master.dss:4: .*far"),

@@ -173,7 +173,7 @@ def winding_taps(grid: Grid, configuration: Configuration) -> Float64[Floats, " 
     """Tap of every winding: fixed ones from the records, regulated ones from the configuration. [winding]"""
     taps = grid.winding["tap_pu"].to_numpy().astype(np.float64).copy()
     taps[grid.regulated] = configuration.tap_pu
-    return taps
+    return np.asarray(taps)
 
 
 def _primitives(

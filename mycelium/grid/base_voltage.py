@@ -48,7 +48,7 @@ def _zones(grid: Grid) -> Ints:
 
 
 def _line_to_line(grid: Grid, table: str) -> Floats:
-    """Ratio of the rated voltage to the line-to-neutral base: 1 for one conductor to ground or neutral, else sqrt(3)."""
+    """Ratio of the rated voltage to the line-to-neutral base: 1 for one conductor to ground, else sqrt(3)."""
     t = grid.wiring.terminals[table]
     first = (t.terminal == 0) & (t.conductor >= 1) & (t.conductor <= 3)
     count = np.bincount(t.row[first], minlength=len(grid.tables[table]))

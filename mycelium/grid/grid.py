@@ -139,7 +139,7 @@ class Grid:
         path = Path(path)
         part = path.with_name(path.name + ".part")
         with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, allow_pickle=False, **arrays)
         part.replace(path)
 
     @staticmethod

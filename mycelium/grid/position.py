@@ -70,9 +70,7 @@ class PathStatistics:
     shifts: Int64[Ints, " bus"]
 
 
-def position(
-    grid: Grid, nominal: NominalAngle
-) -> tuple[Float64[Floats, "bus descriptor=9"], PathStatistics]:
+def position(grid: Grid, nominal: NominalAngle) -> tuple[Float64[Floats, "bus descriptor=9"], PathStatistics]:
     """The nine descriptors of the paper [bus, descriptor], and the path statistics behind them.
 
     The order is hops / 57, log(1 + hops), log(1 + R / R0), log(1 + X / X0), log(1 + transformers), log of the
@@ -81,9 +79,7 @@ def position(
     """
     s = path_statistics(grid, nominal)
     base = grid.bus["base_kv"].to_numpy()
-    own_source = (
-        sources(grid)[np.maximum(s.substation, 0)] if len(grid.substation) else np.zeros(len(base), np.int64)
-    )
+    own_source = sources(grid)[np.maximum(s.substation, 0)] if len(grid.substation) else np.zeros(len(base), np.int64)
     ratio = np.where(s.reached, base / base[own_source], 1.0)
     descriptors = [
         s.hops / HOP_SCALE,
@@ -121,9 +117,7 @@ def path_statistics(grid: Grid, nominal: NominalAngle) -> PathStatistics:
             np.abs(shift[branch]) > 0.0,
         ]
     )
-    hops, r_sum, x_sum, transformers, shift_sum, shifts = accumulate(
-        np.where(stepped, own, 0.0), paths.predecessor
-    )
+    hops, r_sum, x_sum, transformers, shift_sum, shifts = accumulate(np.where(stepped, own, 0.0), paths.predecessor)
     reached = np.isfinite(paths.distance)
     return PathStatistics(
         reached=reached,
@@ -152,9 +146,7 @@ def _branch_to(b: Branches, weight: Floats, predecessor: Ints) -> Ints:
     return result
 
 
-def accumulate(
-    own: Float64[Floats, "value bus"], predecessor: Int64[Ints, " bus"]
-) -> Float64[Floats, "value bus"]:
+def accumulate(own: Float64[Floats, "value bus"], predecessor: Int64[Ints, " bus"]) -> Float64[Floats, "value bus"]:
     """Sum each bus's own values over its path, itself included, in a number of rounds logarithmic in depth.
 
     Args:
@@ -163,9 +155,7 @@ def accumulate(
     """
     n = len(predecessor)
     total = np.concatenate([own, np.zeros((len(own), 1))], axis=1)
-    jump = np.append(
-        np.where(predecessor >= 0, predecessor, n), n
-    )  # the extra bus n adds nothing and stays put
+    jump = np.append(np.where(predecessor >= 0, predecessor, n), n)  # the extra bus n adds nothing and stays put
     while np.any(jump < n):
         total = total + total[:, jump]
         jump = jump[jump]
@@ -179,9 +169,7 @@ def electrical_length_pu(
     return np.maximum(np.hypot(r_pu, x_pu), _SHORTEST_PU)
 
 
-def branch_impedance_pu(
-    grid: Grid, b: Branches
-) -> tuple[Float64[Floats, " branch"], Float64[Floats, " branch"]]:
+def branch_impedance_pu(grid: Grid, b: Branches) -> tuple[Float64[Floats, " branch"], Float64[Floats, " branch"]]:
     """Resistance and reactance magnitude of every branch, per unit on 1 MVA. [branch]"""
     base_kv = np.sqrt(3.0) * grid.bus["base_kv"].to_numpy()[b.bus_from]
     per_ohm = _BASE_MVA / base_kv**2
@@ -198,9 +186,7 @@ def branch_impedance_pu(
     unknown = np.flatnonzero(~np.isfinite(r + x))
     if len(unknown):
         kind, row = BRANCH_KINDS[b.kind[unknown[0]]], b.row[unknown[0]]
-        raise ValueError(
-            f"{kind} {grid.tables[kind.value]['name'].iloc[row]} has no finite impedance per unit"
-        )
+        raise ValueError(f"{kind} {grid.tables[kind.value]['name'].iloc[row]} has no finite impedance per unit")
     return r, x
 
 
@@ -212,9 +198,7 @@ def _capacitor_ohm(grid: Grid) -> tuple[Floats, Floats]:
     steps = np.maximum(grid.capacitor["steps"].to_numpy().astype(np.float64), 1.0)
     farad = grid.capacitor["step_uf"].to_numpy() * 1e-6
     with np.errstate(divide="ignore"):  # a capacitor of no capacitance is refused by the caller
-        reactance = grid.capacitor["filter_x_ohm"].to_numpy() - 1.0 / (
-            2.0 * np.pi * grid.frequency_hz * farad
-        )
+        reactance = grid.capacitor["filter_x_ohm"].to_numpy() - 1.0 / (2.0 * np.pi * grid.frequency_hz * farad)
     return grid.capacitor["filter_r_ohm"].to_numpy() / steps, reactance / steps
 
 

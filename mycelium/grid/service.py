@@ -36,9 +36,7 @@ def primary_windings(grid: Grid) -> Ints:
 
 
 def _of_distribution(grid: Grid) -> Flags:
-    return np.asarray(
-        grid.transformer["distribution"].to_numpy()[grid.winding["transformer"].to_numpy()], dtype=bool
-    )
+    return np.asarray(grid.transformer["distribution"].to_numpy()[grid.winding["transformer"].to_numpy()], dtype=bool)
 
 
 def lv_zone(grid: Grid) -> Ints:

@@ -276,8 +276,6 @@ def _conductors_at(grid: Grid, b: Branches, at_from: Flags) -> tuple[npt.NDArray
     group[line] = _column(grid, "line", "group")[b.row[line]]
     unit = b.is_kind(ElementKind.TRANSFORMER)
     first = _column(grid, "transformer", "first_winding")[b.row[unit]]
-    texts[unit] = grid.winding["conductors1"].to_numpy(dtype=object)[
-        np.where(at_from[unit], first, b.winding[unit])
-    ]
+    texts[unit] = grid.winding["conductors1"].to_numpy(dtype=object)[np.where(at_from[unit], first, b.winding[unit])]
     owner[unit] = len(b) + _column(grid, "transformer", "bank")[b.row[unit]]
     return texts, group, owner

@@ -31,7 +31,9 @@ def parse_conductors(texts: pd.Series) -> tuple[Int64[Ints, " item"], Int64[Ints
     """
     codes, unique = pd.factorize(texts)
     parsed = [
-        np.array([HIDDEN if part == HIDDEN_MARK else int(part) for part in str(text).split(".") if part], dtype=np.int64)
+        np.array(
+            [HIDDEN if part == HIDDEN_MARK else int(part) for part in str(text).split(".") if part], dtype=np.int64
+        )
         for text in unique
     ]
     if not len(codes):
@@ -120,9 +122,7 @@ class Wiring:
         found = (keys[place] == wanted) & (np.asarray(conductor) != GROUND)
         return np.where(found, place, -1)
 
-    def nodes_of(
-        self, table: str, group_phase: Int8[npt.NDArray[np.int8], " group"]
-    ) -> Int64[Ints, " item"]:
+    def nodes_of(self, table: str, group_phase: Int8[npt.NDArray[np.int8], " group"]) -> Int64[Ints, " item"]:
         """Node of every terminal conductor of a table, -1 for ground. [item]
 
         Args:

@@ -123,9 +123,7 @@ class Trade:
         count = len(businesses.kind)
         use = self._use(businesses, max(date.weekday - SATURDAY + 1, 0))
         level = 1 - self._quiet * rng.random((count, 1), dtype=np.float32)
-        uneven = np.repeat(
-            rng.random((count, HOURS // self._steps_h), dtype=np.float32), self._steps_h, axis=1
-        )
+        uneven = np.repeat(rng.random((count, HOURS // self._steps_h), dtype=np.float32), self._steps_h, axis=1)
         running = (1 - businesses.base - businesses.air) * level * use * (1 - self._unevenness * uneven)
         air = (weather.heating * businesses.heated + weather.cooling) * (0.2 + 0.8 * use) * businesses.air
         settled = 0.94 + 0.06 * drift(count, rng)

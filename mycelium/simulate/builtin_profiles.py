@@ -43,9 +43,7 @@ _RUNS = np.stack(
 class BuiltinProfiles:
     """Days that need no data."""
 
-    def day(
-        self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None
-    ) -> DayProfile:
+    def day(self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None) -> DayProfile:
         """One day on `date`, or on one that is drawn."""
         date = CalendarDay.draw(rng) if date is None else date
         climate = CLIMATES[rng.integers(len(CLIMATES))]
@@ -59,9 +57,7 @@ class BuiltinProfiles:
             pv_mult[:] = solar_day(request.pv_count, latitude_deg, date.day_of_year, rng).T
         storage_mult = storage_day(request.storage_count, rng)
         generator_mult = generator_day(request.generator_count, rng)
-        return DayProfile(
-            date.day_of_year, date.season, p_mult, q_mult, pv_mult, storage_mult, generator_mult
-        )
+        return DayProfile(date.day_of_year, date.season, p_mult, q_mult, pv_mult, storage_mult, generator_mult)
 
     def annual(
         self, load_class: npt.NDArray[np.int8], rng: np.random.Generator

@@ -132,9 +132,7 @@ def appliance_table() -> ApplianceTable:
     return ApplianceTable(kw, presence, annual_peak_kw.astype(np.float32))
 
 
-def _run(
-    appliance: Appliance, present: npt.NDArray[np.int64], days: int, rng: np.random.Generator
-) -> FloatArray:
+def _run(appliance: Appliance, present: npt.NDArray[np.int64], days: int, rng: np.random.Generator) -> FloatArray:
     """Hourly energy of one appliance on each of these days, in kWh, [day, hour]."""
     weights = np.cumsum(present * appliance.preferred)
     size = (days, appliance.chances)

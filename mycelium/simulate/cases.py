@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.nominal_angle import NominalAngle, nominal_angle
-from mycelium.grid.wiring import Terminals
-from mycelium.schema import HIDDEN, FaultPlace
+from mycelium.schema import HIDDEN, FaultPlace, FaultType
 from mycelium.simulate.energised import Connectivity
 from mycelium.simulate.fault import (
     N_PHASES,
@@ -24,6 +23,7 @@ from mycelium.simulate.fault import (
     draw_fraction,
     draw_resistance_ohm,
     feasible_types,
+    place_bus,
     place_conductors,
 )
 from mycelium.simulate.profiles import DayProfile
@@ -45,6 +45,7 @@ class CaseMix:
         phase_change: Share with changed customer phases.
         keep_supply, lose_supply: Shares with coordinated switching.
         fault: Share with a fault at the last hour.
+        fault_types: Types that are drawn, where the equipment can suffer them.
     """
 
     variant: float = 0.5
@@ -52,6 +53,7 @@ class CaseMix:
     keep_supply: float = 0.45
     lose_supply: float = 0.15
     fault: float = 0.5
+    fault_types: tuple[FaultType, ...] = tuple(FaultType)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class CaseSpace:
 
     @cached_property
     def switch_graph(self) -> SwitchGraph:
-        return SwitchGraph.of(self.grid, self.nominal)
+        return SwitchGraph.of(self.grid, self.connectivity, self.nominal)
 
     @cached_property
     def phase_options(self) -> Flags:
@@ -127,28 +129,23 @@ class CaseSpace:
         phase = self.recorded.group_phase
         return len(phase) >= PUBLISHED_PHASES_DEGENERATE and bool(np.all(phase == phase[0]))
 
-    @cached_property
-    def fault_targets(self) -> dict[FaultPlace, FaultTargets]:
+    def fault_targets(self, live: Flags, group_phase: npt.NDArray[np.int8]) -> dict[FaultPlace, FaultTargets]:
         """Everything that can be faulted. Switches are left out: a fault inside one is a fault at its bus."""
         wiring, grid = self.grid.wiring, self.grid
-        is_phase = (wiring.conductor == HIDDEN) | ((wiring.conductor >= 1) & (wiring.conductor <= 3))
-        buses = np.arange(len(grid.bus))
-        line_phases = _phases_at_first_terminal(wiring.terminals["line"], len(grid.line))
-        lines = np.flatnonzero(~grid.line["switch"].to_numpy())
-        zeros = np.zeros_like
+        buses, lines = np.arange(len(grid.bus)), np.flatnonzero(~grid.line["switch"].to_numpy())
         winding = grid.winding
+        first = {
+            table: _live_at_first_terminal(grid, table, live, group_phase, len(grid.tables[table]))
+            for table in ("line", "winding")
+        }
+        at_bus = np.bincount(wiring.bus[live & _is_phase(wiring.conductor)], minlength=len(buses))
         return {
-            FaultPlace.BUS: FaultTargets(
-                buses, zeros(buses), buses, np.bincount(wiring.bus[is_phase], minlength=len(buses))
-            ),
-            FaultPlace.LINE: FaultTargets(
-                lines, zeros(lines), grid.line["bus1"].to_numpy().astype(np.int64)[lines], line_phases[lines]
-            ),
+            FaultPlace.BUS: FaultTargets(buses, np.zeros_like(buses), at_bus),
+            FaultPlace.LINE: FaultTargets(lines, np.zeros_like(lines), first["line"][lines]),
             FaultPlace.TRANSFORMER: FaultTargets(
                 winding["transformer"].to_numpy().astype(np.int64),
                 winding["number"].to_numpy().astype(np.int64) - 1,
-                winding["bus1"].to_numpy().astype(np.int64),
-                _phases_at_first_terminal(wiring.terminals["winding"], len(winding)),
+                first["winding"],
             ),
         }
 
@@ -159,23 +156,29 @@ class FaultTargets:
 
     Attributes:
         element, terminal: As in ``Fault``. [target]
-        bus: Bus there. [target]
-        n_phases: Phases there. [target]
+        n_phases: Energised phases there. [target]
     """
 
     element: Ints
     terminal: Ints
-    bus: Ints
     n_phases: Ints
 
     def take(self, chosen: Flags) -> FaultTargets:
-        return FaultTargets(self.element[chosen], self.terminal[chosen], self.bus[chosen], self.n_phases[chosen])
+        return FaultTargets(self.element[chosen], self.terminal[chosen], self.n_phases[chosen])
 
 
-def _phases_at_first_terminal(t: Terminals, n_rows: int) -> Ints:
-    """Number of distinct phase conductors at terminal 1 of every row. [row]"""
-    phase = (t.terminal == 0) & ((t.conductor == HIDDEN) | ((t.conductor >= 1) & (t.conductor <= 3)))
-    distinct = np.unique(t.row[phase] * 8 + t.conductor[phase] + 1)
+def _is_phase(conductor: Ints) -> Flags:
+    return np.asarray((conductor == HIDDEN) | ((conductor >= 1) & (conductor <= 3)))
+
+
+def _live_at_first_terminal(
+    grid: Grid, table: str, live: Flags, group_phase: npt.NDArray[np.int8], n_rows: int
+) -> Ints:
+    """Number of distinct energised phase conductors at terminal 1 of every row. [row]"""
+    t = grid.wiring.terminals[table]
+    node = grid.wiring.nodes_of(table, group_phase)
+    used = (t.terminal == 0) & _is_phase(t.conductor) & (node >= 0) & live[node]
+    distinct = np.unique(t.row[used] * 8 + t.conductor[used] + 1)
     return np.bincount(distinct // 8, minlength=n_rows)
 
 
@@ -220,28 +223,44 @@ def _draw_phases(space: CaseSpace, change: bool, rng: np.random.Generator) -> np
     return np.where((picks < share) & allowed, new, phase).astype(np.int8)
 
 
-def draw_fault(space: CaseSpace, live: Flags, network: str, seed: int, number: int, mix: CaseMix) -> Fault | None:
+def draw_fault(
+    space: CaseSpace, configuration: Configuration, live: Flags, network: str, seed: int, number: int, mix: CaseMix
+) -> Fault | None:
     """Fault of a case: place, then type, then equipment, each uniformly among what is possible and energised."""
     rng = generator(network, "case fault", seed, number)
     if rng.random() >= mix.fault:
         return None
-    live_bus = np.zeros(len(space.grid.bus), bool)
-    live_bus[space.grid.wiring.bus[live]] = True
-    options = {
-        place: targets.take((targets.n_phases > 0) & live_bus[targets.bus])
-        for place, targets in space.fault_targets.items()
+    grid, phase = space.grid, configuration.group_phase
+    able = {
+        place: targets.take(targets.n_phases >= min(N_PHASES[kind] for kind in mix.fault_types))
+        for place, targets in space.fault_targets(live, phase).items()
     }
-    places = [place for place in FaultPlace if len(options[place].element)]
+    places = [place for place in FaultPlace if len(able[place].element)]
     if not places:
         return None
     place = places[int(rng.integers(len(places)))]
-    types = feasible_types(int(options[place].n_phases.max()))
+    feasible = feasible_types(int(able[place].n_phases.max()))
+    types = [kind for kind in mix.fault_types if kind in feasible]
     kind = types[int(rng.integers(len(types)))]
-    able = options[place].take(options[place].n_phases >= N_PHASES[kind])
-    k = int(rng.integers(len(able.element)))
-    element, terminal, bus = int(able.element[k]), int(able.terminal[k]), int(able.bus[k])
-    phases = [c for c in place_conductors(space.grid, place, element, terminal) if c != NEUTRAL]
+    targets = able[place].take(able[place].n_phases >= N_PHASES[kind])
+    k = int(rng.integers(len(targets.element)))
+    element, terminal = int(targets.element[k]), int(targets.terminal[k])
+    phases = _live_conductors(grid, place, element, terminal, live, phase)
     chosen = sorted(rng.permutation(len(phases))[: N_PHASES[kind]].tolist())
     x = draw_fraction(rng) if place is FaultPlace.LINE else 0.0
-    resistance = draw_resistance_ohm(rng, float(space.grid.bus["base_kv"].iat[bus]))
-    return Fault(kind, place, element, terminal, x, tuple(phases[c] for c in chosen), resistance)
+    base_kv = float(grid.bus["base_kv"].iat[place_bus(grid, place, element, terminal)])
+    conductors = tuple(phases[c] for c in chosen)
+    return Fault(kind, place, element, terminal, x, conductors, draw_resistance_ohm(rng, base_kv))
+
+
+def _live_conductors(
+    grid: Grid, place: FaultPlace, element: int, terminal: int, live: Flags, group_phase: npt.NDArray[np.int8]
+) -> list[int]:
+    """Energised phase conductors of the equipment at the place of a fault."""
+    bus = place_bus(grid, place, element, terminal)
+    conductors = [c for c in place_conductors(grid, place, element, terminal) if c != NEUTRAL]
+    at_bus = conductors
+    if place is FaultPlace.LINE and HIDDEN in conductors and not grid.wiring.hidden_bus[bus]:
+        at_bus = [int(group_phase[int(grid.line["group"].iat[element])]) + 1]
+    node = grid.wiring.find(np.full(len(at_bus), bus), np.array(at_bus, dtype=np.int64))
+    return [conductor for conductor, k in zip(conductors, node, strict=True) if k >= 0 and live[k]]

@@ -25,9 +25,9 @@ from mycelium.grid.check import DER_CLASS, element_slices, map_nodes
 from mycelium.grid.dss_script import Script, read_script
 from mycelium.grid.grid import Configuration
 from mycelium.grid.read_opendss import read_circuit
+from mycelium.grid.sources import Sources
 from mycelium.schema import HIDDEN_MARK, HOURS, DerKind
 from mycelium.simulate.cases import Case, CaseSpace
-from mycelium.grid.sources import Sources
 from mycelium.simulate.day import Day
 from mycelium.simulate.engine_fault import EngineFault
 from mycelium.simulate.fixed_point_day import AGREEMENT_PU, FixedPointDays, not_valid_because
@@ -269,9 +269,7 @@ class Circuit:
         if not np.all(np.isfinite(v)):
             raise Rejection(f"hour {hour}: the power flow gave no finite voltages")
         der = [self._currents(DER_CLASS[kind], self._der_slices[kind]) for kind in DerKind]
-        return _Hour(
-            v, self._currents("Load", self._load_slices), np.concatenate(der), self._taps(), self._steps()
-        )
+        return _Hour(v, self._currents("Load", self._load_slices), np.concatenate(der), self._taps(), self._steps())
 
     def _map_nodes(self) -> None:
         """Learn the engine's node order again; editing a bus, a fault or a tripped generator may have changed it."""
@@ -376,4 +374,3 @@ class Circuit:
 
 def _first_sentence(error: DSSException) -> str:
     return " ".join(str(error).split()).split(". ")[0][:200]
-

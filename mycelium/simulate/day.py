@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,4 +153,3 @@ class Day:
             fault["conductors"] = tuple(fault["conductors"])
             fault = Fault(**fault)
         return Day(**arrays, **record, fault=fault)
-

@@ -122,4 +122,3 @@ class EngineFault:
 
 def _rows(block: npt.NDArray[np.float64]) -> str:
     return " | ".join(" ".join(repr(float(value)) for value in row) for row in block)
-

@@ -89,18 +89,23 @@ def _terminal_conductors(table: pd.DataFrame, row: int) -> npt.NDArray[np.int64]
     return parse_conductors(table["conductors1"].iloc[[row]])[0]
 
 
-def faulted_bus(grid: Grid, fault: Fault) -> int:
-    """Bus of a bus or transformer-terminal fault; terminal 1 of a line fault."""
-    if fault.place is FaultPlace.BUS:
-        return fault.element
-    if fault.place is FaultPlace.LINE:
-        return int(grid.line["bus1"].iat[fault.element])
-    winding = int(grid.transformer["first_winding"].iat[fault.element]) + fault.terminal
+def place_bus(grid: Grid, place: FaultPlace, element: int, terminal: int) -> int:
+    """Bus of a bus or transformer terminal; of terminal 1 of a line."""
+    if place is FaultPlace.BUS:
+        return element
+    if place is FaultPlace.LINE:
+        return int(grid.line["bus1"].iat[element])
+    winding = int(grid.transformer["first_winding"].iat[element]) + terminal
     return int(grid.winding["bus1"].iat[winding])
 
 
+def faulted_bus(grid: Grid, fault: Fault) -> int:
+    """Bus of a bus or transformer-terminal fault; terminal 1 of a line fault."""
+    return place_bus(grid, fault.place, fault.element, fault.terminal)
+
+
 def legs(fault: Fault, has_neutral: bool) -> list[tuple[int, int, float]]:
-    """Resistive connections of a fault: conductor, conductor, conductance in S. A floating star is given as its delta."""
+    """Resistive connections: conductor, conductor, conductance in S. A floating star is given as its delta."""
     g = 1.0 / fault.resistance_ohm
     if fault.type in GROUNDED:
         ground = NEUTRAL if has_neutral else GROUND

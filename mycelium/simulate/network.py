@@ -68,23 +68,28 @@ class Network:
             circuit.engine.close()
         self._compiled.clear()
 
-    def draw(self, seed: int, number: int) -> Case:
-        """Case ``number`` of ``seed``: a function of the network's name and these two alone."""
-        name = self.name
-        variant = draw_variant(name, seed, number, self.n_variants, self.mix)
+    def draw(self, seed: int, number: int, mix: CaseMix | None = None) -> Case:
+        """Case ``number`` of ``seed``: a function of the network's name, these two and the mix alone.
+
+        Args:
+            seed, number: Which case.
+            mix: In place of the network's own; shares of 0 and 1 ask for a kind of case.
+        """
+        name, mix = self.name, mix or self.mix
+        variant = draw_variant(name, seed, number, self.n_variants, mix)
         circuit = self.circuit(variant)
-        configuration, changed, switching = draw_configuration(circuit.space, name, seed, number, self.mix)
+        configuration, changed, switching = draw_configuration(circuit.space, name, seed, number, mix)
         request = day_request(circuit.grid, circuit.demand, circuit.own_shapes)
         profile = self._own_profiles.day(request, generator(name, "case profile", seed, number))
         live = circuit.space.connectivity.energised(configuration)
-        fault = draw_fault(circuit.space, live, name, seed, number, self.mix)
+        fault = draw_fault(circuit.space, configuration, live, name, seed, number, mix)
         return Case(name, seed, number, variant, configuration, changed, switching, live, profile, fault)
 
     def _with_own_shapes(self, circuit: Circuit) -> ProfileSource:
         own = circuit.own_shapes  # a variant has the same customers in the same order
         return OwnProfiles(own.p, own.q, own.hours_per_step, self._fallback) if own.p else self._fallback
 
-    def simulate(self, seed: int, number: int) -> Day:
+    def simulate(self, seed: int, number: int, mix: CaseMix | None = None) -> Day:
         """Draw and solve a case; raises Rejection with the reason if it cannot be a sample."""
-        case = self.draw(seed, number)
+        case = self.draw(seed, number, mix)
         return self.circuit(case.variant).solve(case)

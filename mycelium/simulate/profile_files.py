@@ -100,17 +100,14 @@ def _check(path: Path, names: tuple[str, ...], steps: npt.NDArray[np.floating], 
     if not good.all():
         profile, step = np.argwhere(~good)[0]
         raise FeederError(
-            f"{path}: column {names[profile]!r}: expected {limits.says}, "
-            f"found {steps[profile, step]} at step {step}"
+            f"{path}: column {names[profile]!r}: expected {limits.says}, found {steps[profile, step]} at step {step}"
         )
 
 
 def _read_npz(path: Path) -> tuple[tuple[str, ...], npt.NDArray[np.floating]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     if not zipfile.is_zipfile(path):
-        raise FeederError(
-            f"{path}: expected an .npz archive with arrays 'names' and 'x', found another kind of file"
-        )
+        raise FeederError(f"{path}: expected an .npz archive with arrays 'names' and 'x', found another kind of file")
     with np.load(path, allow_pickle=False) as archive:
         for key, dtype in (("names", "text [profile]"), ("x", "floating-point numbers [profile, step]")):
             try:
@@ -124,9 +121,7 @@ def _read_npz(path: Path) -> tuple[tuple[str, ...], npt.NDArray[np.floating]]:
                 raise FeederError(f"{path}: array {key!r}: expected plain {dtype}, found: {error}") from error
     names, x = arrays["names"], arrays["x"]
     if names.dtype.kind != "U" or names.ndim != 1:
-        raise FeederError(
-            f"{path}: array 'names': expected text [profile], found {names.dtype} {names.shape}"
-        )
+        raise FeederError(f"{path}: array 'names': expected text [profile], found {names.dtype} {names.shape}")
     if x.dtype.kind != "f" or x.ndim != 2 or len(x) != len(names):
         raise FeederError(
             f"{path}: array 'x': expected floating-point numbers [profile, step] of {len(names)} profiles, "
@@ -170,8 +165,7 @@ def _numbers(path: Path, names: tuple[str, ...], frame: pd.DataFrame) -> npt.NDA
             cells = frame.iloc[:, i].astype(str)
             step = int(np.argmax(np.isnan(np.asarray(pd.to_numeric(cells, errors="coerce"), np.float64))))
             raise FeederError(
-                f"{path}: column {name!r}: expected a number for each step, "
-                f"found {cells.iloc[step]!r} at step {step}"
+                f"{path}: column {name!r}: expected a number for each step, found {cells.iloc[step]!r} at step {step}"
             )
     return np.ascontiguousarray(frame.to_numpy(np.float64).T)
 
@@ -216,9 +210,7 @@ def _per_peak(table: ProfileTable) -> FloatArray:
     """One over each profile's highest hour of the year, [profile, 1]."""
     peak = np.abs(table.x).max(axis=(1, 2)).astype(np.float64)
     for name in np.array(table.names)[peak == 0]:
-        raise FeederError(
-            f"{table.path}: column {str(name)!r}: expected an annual peak above 0, found only zeros"
-        )
+        raise FeederError(f"{table.path}: column {str(name)!r}: expected an annual peak above 0, found only zeros")
     scale: FloatArray = 1 / peak[:, None]
     return scale
 
@@ -227,9 +219,7 @@ def _paired(active: ProfileTable, reactive: ProfileTable) -> IndexArray:
     """The row of `reactive` that belongs to each row of `active`."""
     row = {name.replace("_kvar_", "_kw_"): i for i, name in enumerate(reactive.names)}
     if len(row) < len(reactive.names):
-        raise FeederError(
-            f"{reactive.path}: expected one column for each customer, found `_kw_` and `_kvar_`"
-        )
+        raise FeederError(f"{reactive.path}: expected one column for each customer, found `_kw_` and `_kvar_`")
     known = set(active.names)
     for name in active.names:
         if name not in row:
@@ -266,9 +256,7 @@ class FileProfiles:
         }
         self._pv = np.concatenate([ProfileTable.read(path, PV).x for path in pv]) if pv else None
 
-    def day(
-        self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None
-    ) -> DayProfile:
+    def day(self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None) -> DayProfile:
         """One day on `date`, or on one that is drawn."""
         date = CalendarDay.draw(rng) if date is None else date
         loads, p, q = [np.arange(0)], [np.empty((0, HOURS))], [np.empty((0, HOURS))]

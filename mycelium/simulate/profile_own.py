@@ -88,9 +88,7 @@ class OwnProfiles:
         ]
         self._p, self._q = _Days(p_days), _Days(q_days)
 
-    def day(
-        self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None
-    ) -> DayProfile:
+    def day(self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None) -> DayProfile:
         """One day on `date`, or on one that is drawn."""
         date = CalendarDay.draw(rng) if date is None else date
         pv_shape = request.own_pv_shape

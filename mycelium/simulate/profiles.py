@@ -105,9 +105,7 @@ class DayRequest:
     def part(self, loads: IndexArray, pv_count: int) -> DayRequest:
         """These loads, this many PV sites, all storage and all generators, without own shapes."""
         none = np.full(len(loads), NO_SHAPE, np.int32)
-        return DayRequest(
-            len(loads), self.load_class[loads], none, pv_count, self.storage_count, self.generator_count
-        )
+        return DayRequest(len(loads), self.load_class[loads], none, pv_count, self.storage_count, self.generator_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +136,7 @@ class DayProfile:
 class ProfileSource(Protocol):
     """Anything that can fill a day."""
 
-    def day(
-        self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None
-    ) -> DayProfile:
+    def day(self, request: DayRequest, rng: np.random.Generator, date: CalendarDay | None = None) -> DayProfile:
         """One day for all of the request, on `date` or on one that is drawn."""
         ...
 
@@ -172,6 +168,4 @@ def complete(
     p_mult[:, part.loads], p_mult[:, loads] = part.p_mult, rest.p_mult
     q_mult[:, part.loads], q_mult[:, loads] = part.q_mult, rest.q_mult
     pv_mult[:, part.sites], pv_mult[:, sites] = part.pv_mult, rest.pv_mult
-    return DayProfile(
-        date.day_of_year, date.season, p_mult, q_mult, pv_mult, rest.storage_mult, rest.generator_mult
-    )
+    return DayProfile(date.day_of_year, date.season, p_mult, q_mult, pv_mult, rest.storage_mult, rest.generator_mult)

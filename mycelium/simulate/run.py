@@ -7,6 +7,7 @@ Its bytes do not depend on the number of workers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mycelium.errors import FeederError
+from mycelium.grid.dss_script import read_script
 from mycelium.simulate.cases import Case, CaseMix
 from mycelium.simulate.circuit import Rejection
 from mycelium.simulate.day import Day
@@ -59,7 +61,7 @@ def simulate_run(run: Run, workers: int, tick: Callable[[int], None]) -> list[Re
     """
     run.out.mkdir(parents=True, exist_ok=True)
     records = _finished(run)
-    tick(len(records))
+    tick(sum(number < run.cases for number in records))
     missing = [number for number in range(run.cases) if number not in records]
     journal = run.out / "cases.part.jsonl"
     with journal.open("a") as file:
@@ -74,17 +76,20 @@ def simulate_run(run: Run, workers: int, tick: Callable[[int], None]) -> list[Re
     part.write_text("".join(json.dumps(record) + "\n" for record in ordered))
     part.replace(run.out / "cases.jsonl")
     journal.unlink(missing_ok=True)
-    return ordered
+    return [record for record in ordered if record["number"] < run.cases]
 
 
 def _finished(run: Run) -> dict[int, Record]:
-    """Records of cases done by an earlier run of the same cases."""
-    plan = {"master": run.source.master.name, "name": run.source.name, "seed": run.seed, "mix": asdict(run.mix)}
+    """Records of all cases that earlier runs have done, those beyond the number asked for included."""
+    plan = {
+        "master": run.source.master.name, "model": _model_digest(run.source), "name": run.source.name,
+        "seed": run.seed, "mix": asdict(run.mix),
+    }  # fmt: skip
     plan_path = run.out / "plan.json"
     if plan_path.exists():
-        if json.loads(plan_path.read_text()) != plan:
+        if json.loads(plan_path.read_text()) != json.loads(json.dumps(plan)):
             raise FeederError(
-                f"{run.out}: holds cases of another network, seed or mix ({plan_path.name}); give another --out"
+                f"{run.out}: holds cases of another network, model, seed or mix ({plan_path.name}); give another --out"
             )
     else:
         plan_path.write_text(json.dumps(plan, indent=1) + "\n")
@@ -97,9 +102,16 @@ def _finished(run: Run) -> dict[int, Record]:
             except json.JSONDecodeError:
                 continue  # the last line of a run that was killed while writing it
             written = record["status"] == "rejected" or run.case_path(record["number"]).exists()
-            if record["number"] < run.cases and written:
+            if written:
                 found[record["number"]] = record
     return found
+
+
+def _model_digest(source: NetworkSource) -> str:
+    """Digest of everything the engine is told: a model edited since gives other cases."""
+    script = read_script(source.master, source.root)
+    text = "\n".join(command.text for command in script.commands)
+    return hashlib.sha256(text.replace(str(script.root), "").encode()).hexdigest()  # wherever it lies
 
 
 def _work(run: Run, numbers: list[int], workers: int) -> Iterator[list[Record]]:

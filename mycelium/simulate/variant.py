@@ -32,6 +32,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 N_TIES = 3
+TIE_DRAWS = 200
+LOOP_LENGTHS = (4, 2)  # lines of a tie's loop that can be made operable: the longer first, the shorter if need be
 FEWEST_LOOPS = 2
 VARIANTS_PER_KIND = 4
 NEAREST_TRANSFORMERS = 3
@@ -202,22 +204,25 @@ def _ties(grid: Grid, nominal: NominalAngle, rng: np.random.Generator) -> list[s
     """Commands for normally open ties and the switches that go with them."""
     commands: list[str] = []
     candidates = _tie_buses(grid, nominal)
+    if len(candidates) < 2:
+        return commands
     predecessor, operable = hop_paths(grid).predecessor, _operable_lines(grid)
     used: set[int] = set()
-    for _ in range(20 * N_TIES):
-        if sum("new line." in text for text in commands) == N_TIES or len(candidates) < 2:
-            break
-        a, b = (int(candidates[int(k)]) for k in rng.integers(len(candidates), size=2))
-        loop = _loop_lines(operable, predecessor, a, b)
-        if a == b or {a, b} & used or len(loop) < 4 or not _same_voltage(grid, nominal, a, b):
-            continue
-        used |= {a, b}
-        tie = f"{TIE_PREFIX}{len(used) // 2}"
-        commands.append(_tie_command(grid, tie, a, b))
-        commands.append(f"open line.{tie} 1")
-        for part in (loop[: len(loop) // 2], loop[len(loop) // 2 :]):
-            # A close command tells the import that this line can be operated; its impedance stays as published.
-            commands.append(f"close line.{grid.line['name'].iat[part[int(rng.integers(len(part)))]]} 1")
+    for shortest in LOOP_LENGTHS:
+        for a, b in candidates[rng.integers(len(candidates), size=(TIE_DRAWS, 2))].tolist():
+            if len(used) == 2 * N_TIES:
+                return commands
+            if a == b or {a, b} & used or not _same_voltage(grid, nominal, a, b):
+                continue
+            loop = _loop_lines(operable, predecessor, a, b)
+            tie = _tie_command(grid, f"{TIE_PREFIX}{len(used) // 2 + 1}", a, b)
+            if len(loop) < shortest or not tie:
+                continue
+            used |= {a, b}
+            commands += [tie, f"open line.{TIE_PREFIX}{len(used) // 2} 1"]
+            for part in (loop[: len(loop) // 2], loop[len(loop) // 2 :]):
+                # A close command tells the import that this line can be operated; its impedance stays as published.
+                commands.append(f"close line.{grid.line['name'].iat[part[int(rng.integers(len(part)))]]} 1")
     return commands
 
 
@@ -264,20 +269,33 @@ def _upstream(predecessor: Ints, bus: int) -> list[int]:
 
 
 def _tie_command(grid: Grid, name: str, a: int, b: int) -> str:
-    """A line between the three phases of two buses with the impedance of a three-phase line at the first."""
+    """A line that joins every conductor of two buses, with the impedance of a line at the first; empty if none has all.
+
+    A neutral is carried too: without it customers behind the tie would float.
+    """
     table = grid.line
+    wanted = sorted({int(c) for bus in (a, b) for c in grid.wiring.conductor[grid.wiring.nodes_at(bus)]})
     at = (table["bus1"].to_numpy() == a) | (table["bus2"].to_numpy() == a)
-    row = np.flatnonzero(at & (table["n_phases"] == 3).to_numpy())[:1].astype(np.int64)
-    sizes = table["n_conductors"].to_numpy().astype(np.int64)
-    conductors, _ = parse_conductors(table["conductors1"].iloc[row])
-    phases = [int(np.flatnonzero(conductors == phase)[0]) for phase in (1, 2, 3)]
+    for row in np.flatnonzero(at & (table["n_conductors"] >= len(wanted)).to_numpy()):
+        conductors, _ = parse_conductors(table["conductors1"].iloc[[row]])
+        if set(wanted) <= set(conductors.tolist()) and all(
+            _has(grid, bus, ".".join(map(str, wanted))) for bus in (a, b)
+        ):
+            return _line_like(grid, int(row), name, (a, b), wanted, conductors)
+    return ""
+
+
+def _line_like(grid: Grid, row: int, name: str, ends: tuple[int, int], wanted: list[int], conductors: Ints) -> str:
+    """Command for a line between these conductors of two buses with the impedances of another line."""
+    places = [int(np.flatnonzero(conductors == conductor)[0]) for conductor in wanted]
+    sizes = grid.line["n_conductors"].to_numpy().astype(np.int64)
     parts = []
     for matrix, key in (("line_r_ohm", "rmatrix"), ("line_x_ohm", "xmatrix"), ("line_c_nf", "cmatrix")):
-        block = unpack(grid.matrices[matrix], sizes, row)[0][np.ix_(phases, phases)]
+        block = unpack(grid.matrices[matrix], sizes, np.array([row]))[0][np.ix_(places, places)]
         parts.append(f"{key}=[{' | '.join(' '.join(repr(float(value)) for value in values) for values in block)}]")
-    bus_a, bus_b = grid.bus["name"].iat[a], grid.bus["name"].iat[b]
-    amps = float(table["normal_amps"].iat[int(row[0])])
+    bus1, bus2 = (f"{grid.bus['name'].iat[bus]}.{'.'.join(map(str, wanted))}" for bus in ends)
+    amps = float(grid.line["normal_amps"].iat[row])
     return (
-        f"new line.{name} phases=3 bus1={bus_a}.1.2.3 bus2={bus_b}.1.2.3 {' '.join(parts)} length=1 units=none "
+        f"new line.{name} phases={len(wanted)} bus1={bus1} bus2={bus2} {' '.join(parts)} length=1 units=none "
         f"normamps={amps!r} emergamps={amps!r}"
     )

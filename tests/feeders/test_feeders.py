@@ -192,9 +192,7 @@ def chance(pairs: Iterable[tuple[int, int]]) -> float:
     right = Counter({k: sum(n for (_, b), n in counts.items() if b == k) for k in {b for _, b in counts}})
     assert len(left) == len(right) == 3
     statistic = sum(
-        (counts[a, b] - left[a] * right[b] / total) ** 2 / (left[a] * right[b] / total)
-        for a in left
-        for b in right
+        (counts[a, b] - left[a] * right[b] / total) ** 2 / (left[a] * right[b] / total) for a in left for b in right
     )
     # The survival function of chi-square with four degrees of freedom.
     return math.exp(-statistic / 2.0) * (1.0 + statistic / 2.0)

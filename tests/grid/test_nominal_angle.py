@@ -25,9 +25,7 @@ def degrees(toy: Toy, bus: str) -> list[float]:
 def same(found: list[float], expected: list[float]) -> bool:
     """Equal angles, modulo whole turns, and the same ones missing."""
     apart = (np.subtract(found, expected) + 180.0) % 360.0 - 180.0
-    return bool(
-        np.array_equal(np.isnan(found), np.isnan(expected)) and np.all(np.abs(apart[~np.isnan(apart)]) < 1e-6)
-    )
+    return bool(np.array_equal(np.isnan(found), np.isnan(expected)) and np.all(np.abs(apart[~np.isnan(apart)]) < 1e-6))
 
 
 def fed_at(bus: str, base_kv: float, conductors: str = "1.2.3", angle_deg: float = 0.0) -> Toy:
@@ -77,9 +75,7 @@ def test_circuits_that_share_a_pole() -> None:
     toy = fed_at("s", 7.2)
     toy.line("s", "a", "1.2.3.1.2.3.10", "11.12.13.21.22.23.10")
     toy.line("a", "b", "21.22.23.10", "1.2.3.10")
-    toy.transformer(
-        ("b", "2.10", 7.2, "wye"), ("c", "1.10", 0.12, "wye"), ("c", "10.2", 0.12, "wye"), n_phases=1
-    )
+    toy.transformer(("b", "2.10", 7.2, "wye"), ("c", "1.10", 0.12, "wye"), ("c", "10.2", 0.12, "wye"), n_phases=1)
     assert same(degrees(toy, "a"), [NAN, NAN, NAN])  # no conductor of its three slots
     assert same(degrees(toy, "b"), BALANCED)
     assert same(degrees(toy, "c"), [-120.0, 60.0, NAN])
@@ -143,9 +139,7 @@ def test_single_phase_rules_of_the_paper(phase: int) -> None:
 
 def test_centre_tap_backwards_and_onward() -> None:
     toy = fed_at("l", 0.12, "1.2", angle_deg=50.0)  # two conductors of a two-phase source are opposite
-    toy.transformer(
-        ("s", "3.0", 7.2, "wye"), ("l", "1.0", 0.12, "wye"), ("l", "0.2", 0.12, "wye"), n_phases=1
-    )
+    toy.transformer(("s", "3.0", 7.2, "wye"), ("l", "1.0", 0.12, "wye"), ("l", "0.2", 0.12, "wye"), n_phases=1)
     toy.line("l", "c", "1.2")
     assert same(degrees(toy, "s"), [NAN, NAN, 50.0])
     assert same(degrees(toy, "c"), [50.0, -130.0, NAN])
@@ -161,9 +155,7 @@ def test_line_to_line_unit_takes_the_angle_of_its_voltage() -> None:
 
 
 def test_delta_wye_bank_of_single_phase_units() -> None:
-    units = [
-        ((("s", f"{p}.{q}", 12.47, "delta"), ("l", f"{p}.0", 0.24, "wye"))) for p, q in ("12", "23", "31")
-    ]
+    units = [((("s", f"{p}.{q}", 12.47, "delta"), ("l", f"{p}.0", 0.24, "wye"))) for p, q in ("12", "23", "31")]
     assert same(degrees(bank(*units), "l"), [30.0, -90.0, 150.0])
 
 
@@ -306,9 +298,7 @@ def test_turning_the_source_turns_everything(rotation: int, angle: float) -> Non
 
     def build(shift: int, angle_deg: float) -> NominalAngle:
         def relabel(conductors: str) -> str:
-            return ".".join(
-                str((int(c) - 1 + shift) % 3 + 1) if c in "123" else c for c in conductors.split(".")
-            )
+            return ".".join(str((int(c) - 1 + shift) % 3 + 1) if c in "123" else c for c in conductors.split("."))
 
         toy = Toy()
         toy.bus("s", 7.2)

@@ -84,9 +84,7 @@ def test_shifts_add_up_and_zero_shifts_do_not_count() -> None:
 def test_centre_tap_has_no_scalar_shift() -> None:
     toy = Toy()
     toy.source("s")
-    toy.transformer(
-        ("s", "2.0", 7.2, "wye"), ("c", "1.0", 0.12, "wye"), ("c", "0.2", 0.12, "wye"), n_phases=1
-    )
+    toy.transformer(("s", "2.0", 7.2, "wye"), ("c", "1.0", 0.12, "wye"), ("c", "0.2", 0.12, "wye"), n_phases=1)
     s = statistics(toy)
     assert (s.shift_rad[1], s.shifts[1], s.transformers[1]) == (0.0, 0, 1)
 

@@ -68,9 +68,7 @@ def test_paths_do_not_pass_through_transformers() -> None:
 def test_units_of_a_bank_are_one_transformer() -> None:
     toy = feeder()
     for phase in "123":
-        toy.transformer(
-            ("p", f"{phase}.0", 6.35, "wye"), ("l", f"{phase}.0", 0.23, "wye"), n_phases=1, bank=0
-        )
+        toy.transformer(("p", f"{phase}.0", 6.35, "wye"), ("l", f"{phase}.0", 0.23, "wye"), n_phases=1, bank=0)
     toy.line("l", "a", "3")
     toy.consumer("a", "3.0")
     assert serving_transformer(toy.grid()).tolist() == [0]
@@ -97,9 +95,7 @@ def test_zones_and_their_supply() -> None:
 def test_two_separate_single_phase_transformers_are_no_three_phase_supply() -> None:
     toy = feeder()
     for row, phase in enumerate("123"):
-        toy.transformer(
-            ("p", f"{phase}.0", 6.35, "wye"), ("l", f"{phase}.0", 0.23, "wye"), n_phases=1, bank=row
-        )
+        toy.transformer(("p", f"{phase}.0", 6.35, "wye"), ("l", f"{phase}.0", 0.23, "wye"), n_phases=1, bank=row)
     assert not three_phase_zone(toy.grid()).any()
 
 

@@ -39,9 +39,7 @@ def chain(*names: str) -> Toy:
 def test_branches_of_every_kind_in_order() -> None:
     toy = chain("s", "a")
     toy.line("a", "b", switch=True)
-    toy.transformer(
-        ("b", "1.0", 7.2, "wye"), ("c", "1.0", 0.12, "wye"), ("c", "0.2", 0.12, "wye"), n_phases=1
-    )
+    toy.transformer(("b", "1.0", 7.2, "wye"), ("c", "1.0", 0.12, "wye"), ("c", "0.2", 0.12, "wye"), n_phases=1)
     toy.reactor("b", "d")
     toy.capacitor("d", "e")
     toy.line("e", "e")  # joins nothing

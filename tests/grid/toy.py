@@ -26,9 +26,7 @@ class Toy:
     def bus(self, name: str, base_kv: float = 1.0, hidden: bool = False) -> int:
         """Row of a bus; made with this line-to-neutral base where new."""
         if name not in self.bus_row:
-            self.bus_row[name] = self._add(
-                "bus", name=name, base_kv=base_kv, x=np.nan, y=np.nan, hidden=hidden
-            )
+            self.bus_row[name] = self._add("bus", name=name, base_kv=base_kv, x=np.nan, y=np.nan, hidden=hidden)
         return self.bus_row[name]
 
     def _add(self, table: str, **values: Any) -> int:
@@ -156,9 +154,7 @@ class Toy:
             x_ohm=x_ohm if given else np.nan,
         )
 
-    def capacitor(
-        self, bus1: str, bus2: str, conductors: str = "1.2.3", step_uf: float = 100.0, steps: int = 1
-    ) -> int:
+    def capacitor(self, bus1: str, bus2: str, conductors: str = "1.2.3", step_uf: float = 100.0, steps: int = 1) -> int:
         """A series capacitor."""
         return self._add(
             "capacitor",

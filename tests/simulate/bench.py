@@ -73,8 +73,8 @@ def two_bus(folder: Path, kw: float = 1e-3, customers: int = 1) -> Path:
         f"New Line.feeder phases=3 bus1=head.1.2.3 bus2=tail.1.2.3 r1={LINE_Z1.real} x1={LINE_Z1.imag} "
         f"r0={LINE_Z0.real} x0={LINE_Z0.imag} c1=0 c0=0 length=1",
         *(
-            f"New Load.c{k} phases=3 bus1=tail.1.2.3 conn=wye model=1 kV={TWO_BUS_KV} kW={kw / max(customers, 1)} pf=0.9 "
-            "vminpu=0.001 vlowpu=0.0001"
+            f"New Load.c{k} phases=3 bus1=tail.1.2.3 conn=wye model=1 kV={TWO_BUS_KV} kW={kw / max(customers, 1)} "
+            "pf=0.9 vminpu=0.001 vlowpu=0.0001"
             for k in range(customers)
         ),
         f"Set VoltageBases=[{TWO_BUS_KV}]",
@@ -120,9 +120,7 @@ def flat_day(circuit: Circuit, scale: float = 1.0) -> DayProfile:
     count = {kind: int(np.sum(circuit.demand.der_kind == kind)) for kind in DerKind}
     demand = np.full((HOURS, len(circuit.grid.consumer)), scale)
     rest = {kind: np.zeros((HOURS, n)) for kind, n in count.items()}
-    return DayProfile(
-        1, "winter", demand, demand, rest[DerKind.PV], rest[DerKind.STORAGE], rest[DerKind.GENERATOR]
-    )
+    return DayProfile(1, "winter", demand, demand, rest[DerKind.PV], rest[DerKind.STORAGE], rest[DerKind.GENERATOR])
 
 
 def case_of(
@@ -152,10 +150,9 @@ def fault_at(
 ) -> Fault | None:
     """A fault of this type on the ``pick``-th equipment that can have it and is supplied as recorded, else None."""
     space = circuit.space
-    live_bus = np.zeros(len(circuit.grid.bus), bool)
-    live_bus[circuit.grid.wiring.bus[space.connectivity.energised(circuit.recorded)]] = True
-    targets = space.fault_targets[place]
-    able = targets.take((targets.n_phases >= N_PHASES[kind]) & live_bus[targets.bus])
+    live = space.connectivity.energised(circuit.recorded)
+    targets = space.fault_targets(live, circuit.recorded.group_phase)[place]
+    able = targets.take(targets.n_phases >= N_PHASES[kind])
     if not len(able.element):
         return None
     k = pick % len(able.element)

@@ -16,7 +16,7 @@ from mycelium.feeders import FEEDERS, feeder_path
 from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.read_opendss import read_opendss
 from mycelium.schema import HIDDEN_MARK, MATRICES, TABLES, FaultPlace, FaultType
-from mycelium.simulate.cases import Case, CaseMix
+from mycelium.simulate.cases import CaseMix
 from mycelium.simulate.circuit import Circuit, Rejection
 from mycelium.simulate.day import Day
 from mycelium.simulate.network import Network, NetworkSource
@@ -46,7 +46,7 @@ def test_a_case_is_the_same_after_any_others_and_alone(feeder: str) -> None:
     one = Network(source, EVERYTHING)
     in_order = [outcome(one, SEED, number) for number in numbers]
     shuffled = np.random.default_rng(1).permutation(8)
-    again = dict((int(number), outcome(one, SEED, int(number))) for number in shuffled)
+    again = {int(number): outcome(one, SEED, int(number)) for number in shuffled}
     assert sum(not result.startswith(b"rejected") for result in in_order) >= 5
     for number in numbers:
         assert again[number] == in_order[number], f"case {number} depends on the cases before it"
@@ -103,7 +103,7 @@ def test_the_fixed_point_agrees_with_the_engine_on_every_kind_of_fault(feeder: s
     assert circuit.fixed_point is not None, circuit.engine_because
     seen = 0
     for k, (kind, place) in enumerate((kind, place) for kind in FaultType for place in FaultPlace):
-        fault = fault_at(circuit, kind, place, pick=k + 1, resistance_ohm=0.02 * 3.0**(k % 5), x=0.2 + 0.04 * k)
+        fault = fault_at(circuit, kind, place, pick=k + 1, resistance_ohm=0.02 * 3.0 ** (k % 5), x=0.2 + 0.04 * k)
         if fault is None:
             continue
         seen += 1
@@ -194,9 +194,7 @@ def _write_anew(
     return folder / "Master.dss"
 
 
-def _renumbered(
-    circuit: Circuit, configuration: Configuration, changed: np.ndarray
-) -> dict[str, tuple[int, int]]:
+def _renumbered(circuit: Circuit, configuration: Configuration, changed: np.ndarray) -> dict[str, tuple[int, int]]:
     """Old and new conductor number of every element of the changed groups, by its OpenDSS name."""
     found = {}
     classes = {"line": "line", "consumer": "load", "der": "pvsystem"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mycelium.errors import FeederError
-from mycelium.feeders import FEEDERS, feeder_path
+from mycelium.feeders import FEEDERS
 from mycelium.grid.admittance import Admittance
 from mycelium.grid.check import ENGINE_CLASS, LIVE_PU, terminal_currents
 from mycelium.grid.grid import Grid
@@ -190,10 +190,7 @@ def _assert_engine_agrees(grid: Grid, day: Day, seen: Witness) -> None:
         for kind, name in ENGINE_CLASS.items():
             theirs = seen.currents[hour][name]
             rows = slice(layout.first_row[kind][0], layout.first_row[kind][-1])
-            if kind is ElementKind.SUBSTATION:
-                mine = day.source_current[hour]
-            else:
-                mine = ours[hour, rows].copy()
+            mine = day.source_current[hour] if kind is ElementKind.SUBSTATION else ours[hour, rows].copy()
             if kind is ElementKind.LINE and hour == LAST and seen.day_fault_line >= 0:
                 at = layout.rows_of(kind, seen.day_fault_line) - rows.start
                 assert np.abs(mine[at] - seen.halves).max() < 1e-6 * max(1.0, float(np.abs(seen.halves).max()))
@@ -248,7 +245,9 @@ def test_what_is_energised_has_voltage_and_what_is_not_has_none(feeder: str) -> 
         assert pu[:, ~day.energised].max(initial=0.0) < LIVE_PU, f"case {day.number}: a dead node has voltage"
         sound = pu[: HOURS if day.fault is None else LAST, day.energised & phase]
         assert sound.min() > LIVE_PU, f"case {day.number}: a live node has none"
-        assert np.array_equal(source.circuit(day.variant).space.connectivity.energised(day.configuration(0)), day.energised)
+        assert np.array_equal(
+            source.circuit(day.variant).space.connectivity.energised(day.configuration(0)), day.energised
+        )
         some_dead += int(not day.energised.all())
     assert some_dead or not len(source.published.grid.switches)
 
@@ -317,4 +316,3 @@ def test_only_faulted_conductors_lose_current(kind: FaultType, tmp_path: Path) -
         total = sum(fault_current(circuit.grid, day)[conductor] for conductor in fault.conductors)
         if kind not in GROUNDED:
             assert abs(total) < 1e-5 * least  # what goes in at one phase comes out at another
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -64,9 +65,7 @@ def reference(grid: Grid, configuration: Configuration) -> dict[Node, bool]:
     fed = nx.node_connected_component(g, SOURCE)
     live = {node: node in fed for node in g if node != SOURCE}
     live_bus = {bus for (bus, c), on in live.items() if on and (c == HIDDEN_MARK or int(c) <= 3)}
-    return {
-        (bus, c): bus in live_bus if c != HIDDEN_MARK and int(c) > 3 else on for (bus, c), on in live.items()
-    }
+    return {(bus, c): bus in live_bus if c != HIDDEN_MARK and int(c) > 3 else on for (bus, c), on in live.items()}
 
 
 def _join_transformers(grid: Grid, configuration: Configuration, join: object) -> None:
@@ -83,7 +82,7 @@ def _join_transformers(grid: Grid, configuration: Configuration, join: object) -
                 elif n < 3:
                     ends.append(nodes[n])  # the far end of a coil between two phases, or its neutral
             found = [end for end in ends if end is not None]
-            for a, b in zip(found, found[1:], strict=False):
+            for a, b in pairwise(found):
                 join(a, b)  # type: ignore[operator]
 
 

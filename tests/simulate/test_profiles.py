@@ -205,9 +205,7 @@ def test_clear_sky_is_dark_at_night_and_follows_the_seasons_and_the_azimuth() ->
     june, december = sky[:, :, 171 // DAY_STEP], sky[:, :, 350 // DAY_STEP]
     assert sky.min() == 0
     assert sky.max() <= 1
-    assert (
-        june[..., [0, 1, 2, 21, 22, 23]] == 0
-    ).all()  # at 45 degrees the longest day runs from 4:15 to 19:45
+    assert (june[..., [0, 1, 2, 21, 22, 23]] == 0).all()  # at 45 degrees the longest day runs from 4:15 to 19:45
     assert (december[..., [*range(7), *range(17, 24)]] == 0).all()
     assert (june.sum(axis=-1) > december.sum(axis=-1)).all()
     assert june[tilt, south].sum() > 1.8 * december[tilt, south].sum()
@@ -224,9 +222,7 @@ def test_days_are_longer_in_summer_the_farther_north() -> None:
 
 def test_sites_share_the_clouds_of_the_day() -> None:
     source, request = BuiltinProfiles(), ask([], devices=(60, 0, 0))
-    energy = np.array(
-        [source.day(request, generator(i), SUMMER_MONDAY).pv_mult.sum(axis=0) for i in range(80)]
-    )
+    energy = np.array([source.day(request, generator(i), SUMMER_MONDAY).pv_mult.sum(axis=0) for i in range(80)])
     daily = energy.mean(axis=1)
     assert daily.min() < 0.4 * daily.max()  # overcast and clear days both come
     within = (energy / daily[:, None]).std()
@@ -260,12 +256,8 @@ def test_quarter_hours_are_averaged_to_hours() -> None:
 
 
 @pytest.mark.parametrize("per_hour", [1, 4])
-@pytest.mark.parametrize(
-    ("year", "day_of_year", "row"), [(365, 60, 59), (366, 59, 58), (366, 60, 60), (366, 365, 365)]
-)
-def test_a_year_is_read_by_date_without_29_february(
-    per_hour: int, year: int, day_of_year: int, row: int
-) -> None:
+@pytest.mark.parametrize(("year", "day_of_year", "row"), [(365, 60, 59), (366, 59, 58), (366, 60, 60), (366, 365, 365)])
+def test_a_year_is_read_by_date_without_29_february(per_hour: int, year: int, day_of_year: int, row: int) -> None:
     hours = np.arange(year * 24)
     day = own_day(np.repeat(hours, per_hour), 1 / per_hour, day_of_year)
     np.testing.assert_array_equal(day, row * 24 + np.arange(24))
@@ -277,9 +269,7 @@ def test_short_shapes_repeat_and_long_steps_are_held() -> None:
     np.testing.assert_allclose(own_day(np.arange(12), 2), np.arange(24) // 2, atol=1e-12)
     np.testing.assert_allclose(own_day(np.array([1.0, 2.0]), 0.4)[:3], [1.4, 1.4, 1.6])
     np.testing.assert_array_equal(own_day(np.arange(7 * 24), 1, day_of_year=10), 2 * 24 + np.arange(24))
-    np.testing.assert_array_equal(
-        own_day(np.arange(8739), 1, day_of_year=365), np.arange(24)
-    )  # 364 whole days
+    np.testing.assert_array_equal(own_day(np.arange(8739), 1, day_of_year=365), np.arange(24))  # 364 whole days
     one_minute = np.repeat(np.arange(24), 60)
     np.testing.assert_allclose(own_day(one_minute, 0.01667), np.arange(24))
 
@@ -403,9 +393,7 @@ def test_a_year_of_file_profiles_peaks_at_one(tmp_path: Path) -> None:
         (0.0, r"expected an annual peak above 0"),
     ],
 )
-def test_bad_values_are_refused_with_file_column_and_step(
-    tmp_path: Path, suffix: str, value: float, says: str
-) -> None:
+def test_bad_values_are_refused_with_file_column_and_step(tmp_path: Path, suffix: str, value: float, says: str) -> None:
     year = np.zeros(YEAR_H)
     year[30] = value
     path = write(tmp_path / f"demand{suffix}", {"good": np.ones(YEAR_H), "bad": year})

@@ -123,7 +123,9 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path: Path) -> None
         "--cases", "300", "--seed", "4", "--workers", "1", "--out", str(tmp_path / "killed"),
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 120
     while len(list((tmp_path / "killed").glob("case-*.npz"))) < 10 and time.monotonic() < deadline:
         assert process.poll() is None, "the run ended by itself"
@@ -213,7 +215,11 @@ def test_what_cannot_be_solved_is_recorded_with_its_reason(tmp_path: Path) -> No
 
 def test_a_dead_feeder_is_recorded_as_such(tmp_path: Path) -> None:
     master = two_bus(tmp_path / "feeder", kw=100.0)
-    master.write_text(master.read_text().replace("phases=3 bus1=head.1.2.3 bus2=tail", "phases=3 switch=yes bus1=head.1.2.3 bus2=tail"))
+    master.write_text(
+        master.read_text().replace(
+            "phases=3 bus1=head.1.2.3 bus2=tail", "phases=3 switch=yes bus1=head.1.2.3 bus2=tail"
+        )
+    )
     mix = CaseMix(variant=0.0, keep_supply=0.0, lose_supply=1.0, fault=0.5)
     dead = simulated(Run(NetworkSource(master), 0, 3, tmp_path / "cut", mix))
     assert {record["reason"] for record in dead} == {"dead feeder: no customer is supplied"}

@@ -33,7 +33,9 @@ def switch_graphs(draw: st.DrawFn) -> tuple[SwitchGraph, np.ndarray]:
     fed[draw(st.lists(part, min_size=1, max_size=2))] = True
     closable = draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
     is_open = draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
-    return SwitchGraph(np.array(ends, np.int64), fed, np.array(closable)), np.array(is_open)
+    n_switches = len(ends)
+    graph = SwitchGraph(np.array(ends, np.int64), np.arange(n_switches), fed, np.ones(n, np.int64), np.array(closable))
+    return graph, np.array(is_open)
 
 
 def closed_graph(graph: SwitchGraph, is_open: np.ndarray) -> nx.MultiGraph:
@@ -174,21 +176,21 @@ def test_only_ties_between_equal_voltages_are_closed(feeder: str) -> None:
 
 def test_a_tie_between_other_phases_or_voltages_is_never_closed() -> None:
     circuit = network("lv_town").published
-    graph, grid = circuit.space.switch_graph, circuit.grid
+    graph, grid, connectivity = circuit.space.switch_graph, circuit.grid, circuit.space.connectivity
     tie = int(np.flatnonzero(circuit.recorded.switch_open)[0])
     row = int(grid.switches[tie])
     assert graph.closable[tie]
     line = grid.line.copy()
     line.loc[row, "conductors2"] = "2.3.1"  # rolled: A would meet B
-    rolled = SwitchGraph.of(grid.replace_tables(line=line), circuit.space.nominal)
+    rolled = SwitchGraph.of(grid.replace_tables(line=line), connectivity, circuit.space.nominal)
     assert not rolled.closable[tie]
     bus = grid.bus.copy()
     bus.loc[int(line["bus1"].iat[row]), "base_kv"] *= 1.05
-    other = SwitchGraph.of(grid.replace_tables(bus=bus), circuit.space.nominal)
+    other = SwitchGraph.of(grid.replace_tables(bus=bus), connectivity, circuit.space.nominal)
     assert not other.closable[tie]
     turned = replace(circuit.space.nominal, angle_rad=circuit.space.nominal.angle_rad.copy())
     turned.angle_rad[int(line["bus1"].iat[row])] += np.pi / 6
-    assert not SwitchGraph.of(grid, turned).closable[tie]
+    assert not SwitchGraph.of(grid, connectivity, turned).closable[tie]
 
 
 @pytest.mark.parametrize("feeder", WITH_SWITCHES)

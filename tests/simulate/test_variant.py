@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mycelium.feeders import FEEDERS, feeder_path
+from mycelium.feeders import FEEDERS
 from mycelium.grid.communication import communication_links
 from mycelium.grid.grid import Grid
 from mycelium.grid.nominal_angle import nominal_angle, wrap
@@ -162,7 +162,9 @@ def test_ties_join_equal_voltages_and_every_conductor_that_supply_needs(feeder: 
             assert {1, 2, 3} <= carried
             for bus in (a, b):  # without a neutral, customers behind the tie would float
                 there = {int(c) for c in grid.wiring.conductor[grid.wiring.nodes_at(bus)]}
-                assert carried >= there, f"tie {line['name']} leaves {there - carried} of {grid.bus['name'].iat[bus]} out"
+                assert carried >= there, (
+                    f"tie {line['name']} leaves {there - carried} of {grid.bus['name'].iat[bus]} out"
+                )
 
 
 @pytest.mark.parametrize("feeder", ["ieee13", "ieee34", "lv_fourwire"])
