@@ -9,7 +9,7 @@ demo: setup  ## the main job on a bundled feeder
 	$(BIN)/mycelium demo
 
 test: setup check  ## every test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: setup  ## style and types
 	$(BIN)/ruff check .

@@ -44,8 +44,20 @@ class ReferenceNetworks:
 
     def __call__(self, name: str) -> Path:
         """The master file ``name``, relative to the families, as in 'ieee/13Bus/IEEE13Nodeckt.dss'."""
+        self._unpack(name.split("/")[0])
+        master = self.cache / "networks" / name
+        assert master.is_file(), f"{name} is not among the reference networks"
+        return master
+
+    def all(self) -> tuple[Path, Path]:
+        """The index of all networks, and the folder that its masters are relative to."""
         require_shared(self.shared)
-        family = name.split("/")[0]
+        for archive in sorted((self.shared / "networks").glob("*.tar.xz")):
+            self._unpack(archive.name.removesuffix(".tar.xz"))
+        return self.shared / "networks" / "index.json", self.cache
+
+    def _unpack(self, family: str) -> None:
+        require_shared(self.shared)
         self.cache.mkdir(parents=True, exist_ok=True)
         with (self.cache / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # let go of when the file closes, however the worker ends
@@ -54,9 +66,6 @@ class ReferenceNetworks:
                 command = [sys.executable, str(self.shared / "unpack"), str(self.cache), family]
                 subprocess.run(command, check=True, capture_output=True, text=True)
                 done.touch()
-        master = self.cache / "networks" / name
-        assert master.is_file(), f"{name} is not among the reference networks"
-        return master
 
 
 def require_shared(shared: Path) -> None:

@@ -118,6 +118,15 @@ class Grid:
         """A copy with some tables exchanged."""
         return replace(self, tables={**self.tables, **tables})
 
+    def without_names(self) -> Grid:
+        """A copy whose names are row numbers: what features are made of. Real names often spell a customer's phase."""
+        numbered = {
+            name: table.assign(name=np.arange(len(table)).astype(str)).astype({"name": table["name"].dtype})
+            for name, table in self.tables.items()
+            if "name" in table
+        }
+        return replace(self, name="", tables={**self.tables, **numbered})
+
     def validate(self) -> ValidationReport:
         """Everything in the records that is wrong or hard to believe."""
         from mycelium.grid.validate import validate  # which needs a Grid
