@@ -210,13 +210,31 @@ class FixedPoint:
         return np.unique(model.load[(live[start] & dead[end]) | (dead[start] & live[end])])
 
     def _iterate(self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int) -> Ints:
+        """Iterate on v in place: all hours, then those that are left when most have converged."""
+        n_hours = v.shape[2]
+        needed = self._iterate_hours(v, p, q, fixed, tolerance, max_iterations, n_hours // 3)
+        left = np.flatnonzero(needed == 0)
+        if len(left) and len(left) <= n_hours // 3:
+            done = int(needed.max())
+            rest = np.ascontiguousarray(v[:, :, left])
+            more = self._iterate_hours(
+                rest, np.ascontiguousarray(p[:, left]), np.ascontiguousarray(q[:, left]), fixed,
+                tolerance, max_iterations - done, 0,
+            )  # fmt: skip
+            v[:, :, left] = rest
+            needed[left] = np.where(more > 0, done + more, 0)
+        return needed
+
+    def _iterate_hours(
+        self, v: Floats, p: Floats, q: Floats, fixed: Floats, tolerance: float, max_iterations: int, few: int
+    ) -> Ints:
         pattern = self._pattern
         return kernel.iterate(
             v, self._base, pattern.n_first,
             pattern.lower, pattern.lower_column, self._below,
             pattern.upper, pattern.upper_column, self._above, self._inverse,
             self._start, self._end, self._model, self._parameters, self._base_v, p, q, fixed,
-            self._per_base, tolerance, max_iterations,
+            self._per_base, tolerance, max_iterations, few,
         )  # fmt: skip
 
     def solve(
