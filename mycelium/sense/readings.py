@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from mycelium.grid.grid import Grid
 from mycelium.schema import CHANNELS, HOURS
@@ -37,7 +39,7 @@ class Readings:
                 raise ValueError(f"Readings: channel '{key}' has shapes {value.shape} and {seen.shape}")
             if value.dtype != np.float32 or seen.dtype != np.bool_:
                 raise ValueError(f"Readings: channel '{key}' holds {value.dtype} and {seen.dtype}")
-            if np.any(value[~seen]) or not np.all(np.isfinite(value)):
+            if not _is_sound(value.reshape(-1), seen.reshape(-1)):
                 raise ValueError(f"Readings: channel '{key}' has values where nothing was reported, or not finite ones")
 
     @staticmethod
@@ -53,3 +55,17 @@ class Readings:
     def count(self) -> int:
         """Number of values reported."""
         return sum(int(seen.sum()) for seen in self.seen.values())
+
+
+@numba.njit(
+    types.boolean(types.Array(types.float32, 1, "C", readonly=True), types.Array(types.boolean, 1, "C", readonly=True)),
+    cache=True,
+    nogil=True,
+)
+def _is_sound(value: Floats, seen: Flags) -> bool:
+    """Whether all values are finite, and 0 where nothing was reported: in one pass, as every sample is checked."""
+    bad = False
+    for k in range(len(value)):
+        x = value[k]
+        bad |= (x - x != 0.0) | ((x != 0.0) & (not seen[k]))  # x - x is no zero where x is not finite
+    return not bad

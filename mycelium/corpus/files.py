@@ -1,0 +1,74 @@
+"""Files of a corpus: written whole or not at all, and known by their sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PART = ".part"  # ending of what is being written
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file must be.
+
+    Attributes:
+        size: In bytes.
+        sha256: Hexadecimal.
+    """
+
+    size: int
+    sha256: str
+
+    @staticmethod
+    def of(path: Path) -> Written:
+        """As it is on disk."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Written(path.stat().st_size, digest)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A name to write to; at the end of the block it becomes ``path``, on disk, whole or not at all.
+
+    The name is this process's own, so that two that write the same file do not meet.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
+    try:
+        yield part
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # folders cannot be opened there; a rename is on disk when it returns
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, content: bytes) -> Written:
+    """Write a file in one go."""
+    with whole(path) as part:
+        part.write_bytes(content)
+    return Written(len(content), hashlib.sha256(content).hexdigest())
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what a killed process left half written."""
+    for part in folder.rglob(f"*{PART}"):
+        part.unlink(missing_ok=True)

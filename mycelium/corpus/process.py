@@ -1,0 +1,58 @@
+"""Starting worker processes: with one thread each, silent on interrupts, ended at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+# One thread each: cores are kept busy by processes, and results do not depend on how a sum is split.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+
+
+def start_process(serve: Callable[..., None], *arguments: Any) -> tuple[SpawnProcess, Connection]:
+    """A new process that calls ``serve(connection, *arguments)``, and our end of its pipe."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, *arguments), daemon=True)
+    with _environment(ONE_THREAD):
+        process.start()
+    theirs.close()  # so that its death is seen here
+    return process, ours
+
+
+def end_process(process: SpawnProcess, connection: Connection) -> None:
+    """End a process at once."""
+    connection.close()
+    process.kill()
+    process.join()
+    process.close()
+
+
+def resident_mib() -> float:
+    """Memory of this process, MiB; its peak where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
