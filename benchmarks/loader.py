@@ -166,7 +166,7 @@ def live(name: str, source: NetworkSource, rounds: int, cases: int) -> list[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", type=Path, help="unpacked reference networks; unpacked to a scratch folder if absent")
+    parser.add_argument("--networks", type=Path, help="unpacked reference networks; unpacked by itself if absent")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", type=int, default=160, help="cases of a live round; a quarter above 2,000 buses")
     parser.add_argument("--only", default="")

@@ -189,9 +189,7 @@ def memory(feeder: str, cases: int = 1000) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--networks", type=Path, help="unpacked reference networks; unpacked by itself if absent"
-    )
+    parser.add_argument("--networks", type=Path, help="unpacked reference networks; unpacked by itself if absent")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()

@@ -29,8 +29,8 @@ EXPLAINED = {
     "networks/ieee/8500-Node/Master.dss": "angle: a real drop. At full load the feeder ends 18° behind its source; "
     "at 2 % load the largest deviation from nominal is under 4°.",
     "networks/ieee/8500-Node/Master-unbal.dss": "angle: a real drop, as for the balanced model.",
-    "networks/smartds_gso_urban/Master.dss": "angle: a real drop over three voltage levels at the peak of the whole region. "
-    "At 2 % load the largest deviation from nominal is 0.7°.",
+    "networks/smartds_gso_urban/Master.dss": "angle: a real drop over three voltage levels at the peak of the "
+    "whole region. At 2 % load the largest deviation from nominal is 0.7°.",
 }
 
 _COLUMNS = (

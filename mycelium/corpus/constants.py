@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+import torch
+
 from mycelium.corpus.catalogue import Split
 from mycelium.corpus.days import Days, SimulatedDays, StoredDays
 from mycelium.corpus.live import LiveConfig, LiveNetwork
@@ -14,10 +16,13 @@ from mycelium.sense.measure import Meters
 from mycelium.sense.policies import POLICIES
 from mycelium.sense.sense import sense
 from mycelium.simulate.circuit import Rejection
-from mycelium.window.columns import WindowOptions
+from mycelium.window.batch import Batch
+from mycelium.window.columns import Store, WindowOptions, static_columns, temporal_columns
 from mycelium.window.normalise import Fit, Normalisation
+from mycelium.window.sample import Sample, SampleId
 from mycelium.window.static import GridFeatures, fit_static
-from mycelium.window.temporal import Observer, fit_temporal
+from mycelium.window.temporal import Observer
+from mycelium.window.window import Window
 
 CASES = 4  # of each network
 
@@ -66,7 +71,17 @@ def _add_network(fit: Fit, name: str, days: Days, cases: Iterable[int], policies
         with suppress(Rejection):
             day = days.day(case)
             grid = days.grid(day.variant)
-            observer = Observer.of(GridFeatures.of(grid, WindowOptions.everything(), Normalisation.identity()))
+            features = GridFeatures.of(grid, WindowOptions.everything(), Normalisation.identity())
+            observer = Observer.of(features)
             for policy in policies:
-                meters = Meters.of(grid, days.placement(policy))
-                fit_temporal(fit, observer, sense(meters, day, day.seed, day.number, 0))
+                readings = sense(Meters.of(grid, days.placement(policy)), day, day.seed, day.number, 0)
+                sample = Sample(SampleId(name), observer.observe(readings), None)
+                add_window(fit, Batch.of([(features, sample)]).window())
+
+
+def add_window(fit: Fit, window: Window) -> None:
+    """Add a window to normalisation constants; it holds all columns, not normalised."""
+    for store, columns in temporal_columns(window.options).items():
+        part = window.temporal[store]
+        fit.add_temporal(store, columns, part.value.where(part.seen, torch.nan).numpy())
+    fit.add_static(Store.SUMMARY, static_columns(window.options)[Store.SUMMARY], window.static[Store.SUMMARY].numpy())

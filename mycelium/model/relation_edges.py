@@ -138,5 +138,13 @@ def _messages(flat: EdgeList, units: Units, relation: int) -> Messages:
     edge = torch.arange(flat.sizes[relation], device=value.device)
     target = flat.target[here]
     lone = ~several
-    parts = (value[lone], edge[lone], target[lone], value[several], key[several], query[several], edge[several])
-    return Messages(*(part.int() for part in parts), target=target[several].int())
+    return Messages(
+        lone_value=value[lone].int(),
+        lone_branch=edge[lone].int(),
+        lone_target=target[lone].int(),
+        value=value[several].int(),
+        key=key[several].int(),
+        query=query[several].int(),
+        branch=edge[several].int(),
+        target=target[several].int(),
+    )

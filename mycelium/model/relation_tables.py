@@ -26,7 +26,6 @@ class ProjectionTables(Movable):
     """Rows sorted so that neighbours are multiplied by the same weights.
 
     Attributes:
-        row: Packed row of every unit. [unit]
         order: Packed rows, those with the same roles together. [row]
         block_pairs: First (block, role) pair of every block of rows, one more at the end. [block + 1]
         pair_role: [pair]
@@ -35,7 +34,6 @@ class ProjectionTables(Movable):
         role_chunks: First chunk of every role, one more at the end. [role + 1]
     """
 
-    row: Tensor
     order: Tensor
     block_pairs: Tensor
     pair_role: Tensor
@@ -45,9 +43,7 @@ class ProjectionTables(Movable):
 
     @property
     def tensors(self) -> list[Tensor]:
-        return [
-            self.row, self.order, self.block_pairs, self.pair_role, self.pair_unit, self.chunks, self.role_chunks,
-        ]  # fmt: skip
+        return [self.order, self.block_pairs, self.pair_role, self.pair_unit, self.chunks, self.role_chunks]
 
     @staticmethod
     def of(row: Tensor, sizes: Sequence[int], n_rows: int) -> ProjectionTables:
@@ -68,8 +64,14 @@ class ProjectionTables(Movable):
         pair_unit[pair_of_unit, place % BLOCK] = torch.arange(len(row), device=device)
         block = torch.arange((n_rows + BLOCK - 1) // BLOCK + 1, device=device)
         chunks, role_chunks = _chunks(sizes)
-        parts = (row, order, torch.searchsorted(pair // n_roles, block), pair % n_roles, pair_unit)
-        return ProjectionTables(*(part.int() for part in parts), chunks.to(device), role_chunks.to(device))
+        return ProjectionTables(
+            order.int(),
+            torch.searchsorted(pair // n_roles, block).int(),
+            (pair % n_roles).int(),
+            pair_unit.int(),
+            chunks.to(device),
+            role_chunks.to(device),
+        )
 
 
 def _chunks(sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -150,12 +152,25 @@ class AttentionTables(Movable):
         target_segments = torch.searchsorted(units.segment_key // max(edges.n_relations, 1), nodes)
         fanout = torch.bincount(value, minlength=n_values)
         wide_segments = units.segment_key[units.segment_size > LIMIT] // max(edges.n_relations, 1)
-        parts = (
-            target_segments, _ends(units.segment_size), query, units.value[inward], units.key[inward],
-            edges.branch[inward], rival[inward], torch.unique(wide_segments), _ends(fanout), source_key,
-            edges.target[outward], units.query[outward], rival[outward], torch.nonzero(fanout > LIMIT)[:, 0],
-        )  # fmt: skip
-        return AttentionTables(*(part.int() for part in parts), first_value, n_queries, int(several.sum()))
+        return AttentionTables(
+            target_segments=target_segments.int(),
+            segment_edges=_ends(units.segment_size).int(),
+            segment_query=query.int(),
+            edge_value=units.value[inward].int(),
+            edge_key=units.key[inward].int(),
+            edge_branch=edges.branch[inward].int(),
+            edge_rival=rival[inward].int(),
+            wide_targets=torch.unique(wide_segments).int(),
+            source_edges=_ends(fanout).int(),
+            source_key=source_key.int(),
+            out_target=edges.target[outward].int(),
+            out_query=units.query[outward].int(),
+            out_rival=rival[outward].int(),
+            wide_sources=torch.nonzero(fanout > LIMIT)[:, 0].int(),
+            first_value=first_value,
+            n_queries=n_queries,
+            n_rivals=int(several.sum()),
+        )
 
 
 def _ends(sizes: Tensor) -> Tensor:

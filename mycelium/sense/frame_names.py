@@ -216,36 +216,39 @@ def _place(named: _Named, grid: Grid, places: Places) -> tuple[Ints, dict[Troubl
     }
     left = channel >= 0
     row, winding = _channel_row(named, grid, channel)
-    keys = list(CHANNELS)
     no_tap = np.zeros(len(left), bool)
-    tap = left & (channel == keys.index("winding.tap_pu")) & (row >= 0)
+    tap = left & (channel == list(CHANNELS).index("winding.tap_pu")) & (row >= 0)
     no_tap[tap] = ~places.possible["winding.tap_pu"][row[tap], 0]
     failed[Trouble.TERMINAL] = left & ((row < 0) | no_tap)
     left = left & ~failed[Trouble.TERMINAL]
 
-    hidden, there, scalar = (np.zeros(len(left), bool) for _ in range(3))
-    slot = np.where(named.phase == _BLANK, OWN, named.phase)
-    for k, (key, of) in enumerate(CHANNELS.items()):
-        here = left & (channel == k)
-        if of.slots == 1:
-            scalar |= here
-            continue
-        can = places.possible[f"{of.table}.voltage_v" if of.table == "bus" else key]
-        known = here & (slot >= 0) & (slot < can.shape[1])
-        there[known] = can[row[known], slot[known]]
-        if can.shape[1] > OWN:
-            hidden[here] = can[row[here], OWN]
-        there &= ~(here & (slot >= of.slots))
-    slot[scalar] = 0
-    there |= scalar & (named.phase == _BLANK)
-    at = there & (winding >= 0)  # a voltage at a transformer's terminal: of its own conductors
-    there[at] &= places.possible["winding.current_a"][winding[at], slot[at]] | scalar[at]
-    failed[Trouble.HIDDEN] = left & hidden & ~there
-    failed[Trouble.PHASE] = left & ~hidden & ~there
-    good = left & there
+    slot, there, hidden = _slots(named, channel, np.where(left, row, -1), places)
+    at = there & (winding >= 0) & (slot < OWN)  # a voltage at a transformer's terminal: of its own conductors
+    there[at] &= places.possible["winding.current_a"][winding[at], slot[at]] | tap[at]
+    failed[Trouble.HIDDEN] = left & ~there & hidden
+    failed[Trouble.PHASE] = left & ~there & ~hidden
     place = np.full(len(left), -1)
-    place[good] = places.number(channel[good], row[good], slot[good])
+    place[there] = places.number(channel[there], row[there], slot[there])
     return place, failed
+
+
+def _slots(named: _Named, channel: Ints, row: Ints, places: Places) -> tuple[Ints, Flags, Flags]:
+    """Slot that the phase says, whether a reading can be there, and whether the phase there is in question. [name]"""
+    slot = np.where(named.phase == _BLANK, OWN, named.phase)
+    there, hidden = np.zeros(len(row), bool), np.zeros(len(row), bool)
+    for k, (key, of) in enumerate(CHANNELS.items()):
+        here = (row >= 0) & (channel == k)
+        if of.slots == 1:
+            there |= here & (named.phase == _BLANK)
+            slot[here] = 0
+            continue
+        can = places.possible[key]
+        fits = here & (slot >= 0) & (slot < of.slots)
+        there[fits] = can[row[fits], slot[fits]]
+        # Angles have no slot OWN; the bus's voltage has.
+        own = places.possible["bus.voltage_v"] if of.table == "bus" else can
+        hidden[here] = own[row[here], OWN] if own.shape[1] > OWN else False
+    return slot, there, hidden
 
 
 def _channel_row(named: _Named, grid: Grid, channel: Ints) -> tuple[Ints, Ints]:

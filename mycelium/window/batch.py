@@ -18,6 +18,8 @@ from torch import Tensor
 from mycelium.schema import HOURS
 from mycelium.simulate.seeds import generator
 from mycelium.window.columns import ENDS, OBJECT, TIERS, Relation, Store, WindowOptions, temporal_columns
+from mycelium.window.normalise import Normalisation
+from mycelium.window.psi import ColumnTable, transform
 from mycelium.window.sample import Sample, SampleId
 from mycelium.window.static import GridFeatures
 from mycelium.window.supervision import Targets
@@ -63,7 +65,8 @@ class Batch(Movable):
         options: Of their windows.
         counts: Entities by store in all, and of transformer objects.
         static, position, edges, graph, nominal_rad, nominal_valid, legs, base_v: As in ``Window``.
-        place, value: Readings by store: place in [hour, entity, column], flat, and value. [reading]
+        place, value: Readings by store: place in [hour, entity, column], flat, and value as reported. [reading]
+        base, columns: How they are transformed, by store.
         truth: Targets; None of real readings.
     """
 
@@ -80,6 +83,8 @@ class Batch(Movable):
     base_v: Tensor
     place: Mapping[Store, Tensor]
     value: Mapping[Store, Tensor]
+    base: Mapping[Store, Tensor]
+    columns: Mapping[Store, ColumnTable]
     truth: PackedTargets | None
 
     @staticmethod
@@ -88,8 +93,8 @@ class Batch(Movable):
         features = [grid for grid, _ in parts]
         samples = [sample for _, sample in parts]
         options = features[0].options
-        if any(grid.options != options for grid in features):
-            raise ValueError("a batch needs samples with one and the same WindowOptions")
+        if any((grid.options, grid.normalisation) != (options, features[0].normalisation) for grid in features):
+            raise ValueError("a batch needs samples with one and the same WindowOptions and Normalisation")
         offset = {store: _offsets([grid.counts[store] for grid in features]) for store in features[0].counts}
         static = {store: _join([grid.static[store] for grid in features]) for store in features[0].static}
         static[Store.SUMMARY] = torch.from_numpy(np.stack([sample.observed.summary for sample in samples]))
@@ -111,6 +116,8 @@ class Batch(Movable):
             _join([grid.base_v for grid in features]),
             place,
             value,
+            {store: _join([grid.base[store] for grid in features]) for store in place},
+            _column_tables(options, features[0].normalisation),
             _truth(targets, offset) if len(targets) == len(samples) else None,
         )
 
@@ -122,8 +129,8 @@ class Batch(Movable):
             at = self.place[store].long()
             value = torch.zeros(shape, dtype=torch.float32, device=at.device)
             seen = torch.zeros(shape, dtype=torch.bool, device=at.device)
-            value.view(-1)[at] = self.value[store]
-            seen.view(-1)[at] = True
+            value.view(-1).scatter_(0, at, transform(at, self.value[store], self.base[store], self.columns[store]))
+            seen.view(-1).index_fill_(0, at, True)
             temporal[store] = Measured(value, seen)
         return Window(
             self.options,
@@ -187,6 +194,12 @@ def _tiers(seen: Tensor) -> Tensor:
     voltage, active, reactive = seen.any(dim=0).unbind(dim=-1)
     best = torch.where(reactive, 3, torch.where(active, 2, torch.where(voltage, 1, 0)))
     return torch.nn.functional.one_hot(best, len(TIERS)).to(torch.float32)
+
+
+def _column_tables(options: WindowOptions, normalisation: Normalisation) -> dict[Store, ColumnTable]:
+    return {
+        store: ColumnTable.of(store, columns, normalisation) for store, columns in temporal_columns(options).items()
+    }
 
 
 # ---- putting together --------------------------------------------------------------------------------------------

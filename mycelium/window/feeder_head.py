@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float64
 from mycelium.schema import HOURS
 from mycelium.sense.readings import Readings
 from mycelium.window.columns import (
-    BASE_CURRENT_A,
     BASE_POWER_KW,
     FAMILIES,
     STATISTICS,
@@ -24,10 +23,10 @@ from mycelium.window.columns import (
     static_columns,
     temporal_columns,
 )
-from mycelium.window.inputs import Cadence, Entries, Input, places
+from mycelium.window.entries import Cadence, Entries, Target, places
+from mycelium.window.entries_kernel import ACTIVE, AGE, COUNT
 from mycelium.window.normalise import normalised
 from mycelium.window.static import GridFeatures
-from mycelium.window.temporal_kernel import ACTIVE, AGE, COUNT
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
@@ -35,6 +34,7 @@ Flags = npt.NDArray[np.bool_]
 
 _ACTIVE_KW, _REACTIVE_KVAR = "substation.active_power_kw", "substation.reactive_power_kvar"
 _CURRENT_A, _TAP_PU = "substation.current_a", "winding.tap_pu"
+_QUANTITIES = ("voltage_v", "active_kw", "reactive_kvar")
 _HEAD = FAMILIES.index("head")
 _SMALLEST_STEP = 1e-4  # per unit; a tap step is 0.006 or so, a readback in float32 is exact to 1e-7
 
@@ -45,48 +45,38 @@ class FeederHead:
 
     Attributes:
         features: Of the grid.
-        substation, network: Inputs by quantity; none of substations if the option is off.
-        current: Input of the feeder head's current; none without extended measurements.
+        substation: Columns of each quantity; none if the option is off.
+        network: Likewise of the network's store.
+        current: Columns of the feeder head's current; none without extended measurements.
         cadence_place: Place in [hour, column] of each family's share and age. [what, family, hour]
-        cadence_constants: Their middles and spreads. [2, what, family, 1]
         possible: Readings that could exist in an hour. [family]
         summary_constants: Middle and spread of the summary's columns. [2, column]
     """
 
     features: GridFeatures
-    substation: Mapping[str, Input]
-    network: Mapping[str, Input]
-    current: Input | None
+    substation: Mapping[str, Target]
+    network: Mapping[str, Target]
+    current: Target | None
     cadence_place: npt.NDArray[np.int32]
-    cadence_constants: Floats
     possible: Floats
     summary_constants: Floats
 
     @staticmethod
     def of(features: GridFeatures) -> FeederHead:
-        scales, options = features.scales, features.options
-        n, one = len(scales.source_bus), np.ones(1)
-        bases = {
-            "voltage_v": scales.bus_v[scales.source_bus],
-            "active_kw": np.full(n, BASE_POWER_KW),
-            "reactive_kvar": np.full(n, BASE_POWER_KW),
-        }
-        own = bases if options.feeder_head else {}
-        ones = {name: one * (BASE_POWER_KW if name != "voltage_v" else 1.0) for name in bases} | {"tap": one}
+        options = features.options
         columns = temporal_columns(options)[Store.GRID]
-        constants = features.normalisation.of_temporal(Store.GRID, columns)
         order = names(columns)
         cadence = np.array([[order.index(f"{what}_{family}") for family in FAMILIES] for what in ("present", "age_h")])
-        hour = np.arange(HOURS) * len(columns)
+        own = _QUANTITIES if options.feeder_head else ()
+        summary = static_columns(options)[Store.SUMMARY]
         return FeederHead(
             features,
-            {name: Input.of(features, Store.SUBSTATION, name, base) for name, base in own.items()},
-            {name: Input.of(features, Store.GRID, name, base) for name, base in ones.items()},
-            Input.of(features, Store.POWER_FLOW, "current_a", np.array([BASE_CURRENT_A])) if options.extended else None,
-            (cadence[:, :, None] + hour).astype(np.int32),
-            constants[:, cadence, None],
-            np.maximum([scales.possible[family] for family in FAMILIES], 1).astype(np.float64),
-            features.normalisation.of_static(Store.SUMMARY, static_columns(options)[Store.SUMMARY]),
+            {name: Target.of(options, Store.SUBSTATION, name) for name in own},
+            {name: Target.of(options, Store.GRID, name) for name in (*_QUANTITIES, "tap")},
+            Target.of(options, Store.POWER_FLOW, "current_a") if options.extended else None,
+            (cadence[:, :, None] + np.arange(HOURS) * len(columns)).astype(np.int32),
+            np.maximum([features.scales.possible[family] for family in FAMILIES], 1).astype(np.float64),
+            features.normalisation.of_static(Store.SUMMARY, summary),
         )
 
     def observe(self, readings: Readings, cadence: Cadence) -> tuple[dict[Store, Entries], Floats32]:
@@ -110,8 +100,7 @@ class FeederHead:
         if self.substation:
             parts = [_entries(self.substation[name], *reading) for name, reading in head.items()]
             entries[Store.SUBSTATION] = Entries.join(parts)
-        base = scales.bus_v[scales.source_bus].astype(np.float32)[:, None]
-        head["voltage_v"] = (voltage_seen, voltage / base)
+        head["voltage_v"] = (voltage_seen, voltage / scales.source_v[:, None])
         means = {name: _mean_over_sources(*reading) for name, reading in head.items()}
         taps = _Taps.of(readings)
         parts = [_entries(self.network[name], *reading) for name, reading in (means | {"tap": taps.hourly()}).items()]
@@ -126,10 +115,7 @@ class FeederHead:
         count, age, active = (cadence.record[:, part] for part in (COUNT, AGE, ACTIVE))
         value = np.stack([np.minimum(count / self.possible[:, None], 1.0), age / np.maximum(active, 1)])
         there = np.stack([np.ones(active.shape, dtype=bool), active > 0])
-        return Entries(
-            self.cadence_place[there],
-            normalised(value, self.cadence_constants, self.features.normalisation.core)[there],
-        )
+        return Entries(self.cadence_place[there], value[there].astype(np.float32))
 
     def _summary(self, means: Mapping[str, tuple[Flags, Floats32]], taps: _Taps, cadence: Cadence) -> Floats32:
         """Statistics of the whole window, normalised. [column]"""
@@ -143,7 +129,7 @@ class FeederHead:
         return normalised(values, self.summary_constants, self.features.normalisation.core)
 
 
-def _entries(target: Input, seen: Flags, value: Floats32) -> Entries:
+def _entries(target: Target, seen: Flags, value: Floats32) -> Entries:
     return target.entries(places(seen), np.ascontiguousarray(value, np.float32), seen.shape[2])
 
 

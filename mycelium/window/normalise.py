@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from mycelium.errors import FeederError
 from mycelium.window.columns import Columns, Store
-from mycelium.window.temporal_kernel import squash
 
 Floats = npt.NDArray[np.floating]
 
@@ -100,6 +99,13 @@ def _lookup(
     return np.array(pairs, dtype=np.float64).reshape(-1, 2).T
 
 
+def squash(x: Floats, core: float) -> Floats:
+    """Values as they are within ``core``, logarithmic beyond: a dead bus must not swamp all others."""
+    size = np.abs(x)
+    squashed = np.minimum(size, core) * (1.0 + np.log(np.maximum(size / core, 1.0)))
+    return np.asarray(np.copysign(squashed, x))
+
+
 def normalised(values: Floats, constants: npt.NDArray[np.float64], core: float) -> npt.NDArray[np.float32]:
     """Transformed values in spreads from the middle, 0 where missing.
 
@@ -153,10 +159,10 @@ class Fit:
         for name, places in _by_constant(columns):
             self._static[store.value][name].add(values[:, places].ravel())
 
-    def add_temporal(self, store: Store, columns: Columns, place: npt.NDArray[np.integer], values: Floats) -> None:
-        """One sample's readings: the column of each, and its value. [reading]"""
+    def add_temporal(self, store: Store, columns: Columns, values: Floats) -> None:
+        """One sample's readings, NaN where there is none. [hour, entity, column]"""
         for name, places in _by_constant(columns):
-            self._temporal[store.value][name].add(values[np.isin(place, places)])
+            self._temporal[store.value][name].add(values[..., places].ravel())
 
     def result(self) -> Normalisation:
         static, temporal = (

@@ -34,6 +34,7 @@ from mycelium.window.columns import (
     WindowOptions,
     names,
     static_columns,
+    temporal_columns,
 )
 from mycelium.window.normalise import Fit, Normalisation, normalised
 
@@ -60,19 +61,22 @@ class GridFeatures:
             candidates. [bus, phase]
         legs: Whether slots 0 and 1 are the two legs of a centre tap. [bus]
         base_v: Line-to-neutral voltage base. [bus]
-        scales: Bases of readings.
+        base: What readings are divided by; of angles, the nominal angle in radians, NaN where not defined.
+            [entity, column]
+        scales: Where readings are found.
     """
 
     options: WindowOptions
     normalisation: Normalisation
     counts: Mapping[str, int]
-    static: Mapping[Store, Float32[Floats32, "entity column"]]
+    static: Mapping[Store, Float32[Floats32, "_ _"]]
     position: Float32[Floats32, "bus descriptor"]
-    edges: Mapping[Relation, Int32[Ints, "ends=2 edge"]]
+    edges: Mapping[Relation, Int32[Ints, "ends=2 _"]]
     nominal_rad: Float32[Floats32, "bus phase=3"]
     nominal_valid: Bool[Flags, "bus phase=3"]
     legs: Bool[Flags, " bus"]
     base_v: Float32[Floats32, " bus"]
+    base: Mapping[Store, Float32[Floats32, "_ _"]]
     scales: Scales
 
     @staticmethod
@@ -99,55 +103,87 @@ class GridFeatures:
             nominal.valid,
             _legs(nominal),
             (1e3 * grid.bus["base_kv"].to_numpy()).astype(np.float32),
-            Scales.of(grid, nominal, angle),
+            _bases(grid, options, np.where(nominal.valid, angle, np.nan)),
+            Scales.of(grid),
         )
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Bases and places of readings; unlike ``GridFeatures.static`` they are no inputs.
+    """Where the readings of terminals and sources are found, and how many there could be.
 
     Attributes:
-        bus_v, consumer_v: Voltage bases. [bus], [consumer]
-        line_a, winding_a: Current bases. [line], [winding]
-        angle_rad: Nominal angles, NaN where not defined. [bus, phase]
         winding_bus: Bus of each winding. [winding]
         winding_phase: Phases of each winding. [winding, phase]
         source_bus: Bus of each source. [substation]
         source_phase: Phases of each source. [substation, phase]
+        source_v: Voltage base there. [substation]
         possible: Number of readings that could exist in an hour, by family of ``columns.FAMILIES``.
     """
 
-    bus_v: Floats
-    consumer_v: Floats
-    line_a: Floats
-    winding_a: Floats
-    angle_rad: Float64[Floats, "bus phase=3"]
     winding_bus: npt.NDArray[np.int64]
     winding_phase: Bool[Flags, "winding phase=3"]
     source_bus: npt.NDArray[np.int64]
     source_phase: Bool[Flags, "source phase=3"]
+    source_v: Float32[Floats32, " source"]
     possible: Mapping[str, int]
 
     @staticmethod
-    def of(grid: Grid, nominal: NominalAngle, angle_rad: Floats) -> Scales:
-        consumer, line, winding = grid.consumer, grid.line, grid.winding
-        wye = (consumer["connection"] == Connection.WYE).to_numpy() & (consumer["n_phases"] > 1).to_numpy()
-        n_phases = grid.transformer["n_phases"].to_numpy()[winding["transformer"].to_numpy()].astype(np.float64)
-        coil_kv = winding["rated_kv"].to_numpy() / np.where(n_phases > 1, np.sqrt(3.0), 1.0)
-        line_a = _first_positive(line["normal_amps"].to_numpy(), line["emergency_amps"].to_numpy())
+    def of(grid: Grid) -> Scales:
+        source = grid.substation["bus1"].to_numpy().astype(np.int64)
         return Scales(
-            bus_v=1e3 * grid.bus["base_kv"].to_numpy(),
-            consumer_v=1e3 * consumer["rated_kv"].to_numpy() / np.where(wye, np.sqrt(3.0), 1.0),
-            line_a=line_a,
-            winding_a=_first_positive(winding["rated_kva"].to_numpy() / n_phases / coil_kv),
-            angle_rad=np.where(nominal.valid, angle_rad, np.nan),
-            winding_bus=winding["bus1"].to_numpy().astype(np.int64),
+            winding_bus=grid.winding["bus1"].to_numpy().astype(np.int64),
             winding_phase=phase_slots(grid, "winding", 0),
-            source_bus=grid.substation["bus1"].to_numpy().astype(np.int64),
+            source_bus=source,
             source_phase=phase_slots(grid, "substation", 0),
+            source_v=(1e3 * grid.bus["base_kv"].to_numpy()[source]).astype(np.float32),
             possible=_possible(grid),
         )
+
+
+def _bases(
+    grid: Grid, options: WindowOptions, angle_rad: Float64[Floats, "bus phase=3"]
+) -> dict[Store, Float32[Floats32, "_ _"]]:
+    """Base of every reading by store. [entity, column]"""
+    consumer, winding = grid.consumer, grid.winding
+    wye = (consumer["connection"] == Connection.WYE).to_numpy() & (consumer["n_phases"] > 1).to_numpy()
+    n_phases = grid.transformer["n_phases"].to_numpy()[winding["transformer"].to_numpy()].astype(np.float64)
+    coil_kv = winding["rated_kv"].to_numpy() / np.where(n_phases > 1, np.sqrt(3.0), 1.0)
+    bus_v, at, source = (
+        1e3 * grid.bus["base_kv"].to_numpy(),
+        winding["bus1"].to_numpy(),
+        grid.substation["bus1"].to_numpy(),
+    )
+    terminal_rad = np.where(phase_slots(grid, "winding", 0), angle_rad[at], np.nan)
+    line_a = _first_positive(grid.line["normal_amps"].to_numpy(), grid.line["emergency_amps"].to_numpy())
+    # Of each quantity that has no base of its own in ``columns``: one per entity, or of angles one per phase.
+    known: dict[Store, tuple[int, dict[str, Floats]]] = {
+        Store.BUS: (len(bus_v), {"voltage_v": bus_v, "angle_deg": angle_rad}),
+        Store.CONSUMER: (
+            len(consumer), {"voltage_v": 1e3 * consumer["rated_kv"].to_numpy() / np.where(wye, np.sqrt(3.0), 1.0)},
+        ),
+        Store.LINE: (len(grid.line), {"current_a": line_a}),
+        Store.TERMINAL: (
+            len(winding),
+            {
+                "voltage_v": bus_v[at],
+                "angle_deg": terminal_rad,
+                "current_a": _first_positive(winding["rated_kva"].to_numpy() / n_phases / coil_kv),
+            },
+        ),
+        Store.SUBSTATION: (len(source), {"voltage_v": bus_v[source]}),
+        Store.GRID: (1, {}),
+        Store.POWER_FLOW: (1, {"current_a": np.array([BASE_CURRENT_A])}),
+    }  # fmt: skip
+    result = {}
+    for store, columns in temporal_columns(options).items():
+        count, own = known[store]
+        table = np.repeat([[column.base for column in columns]], count, axis=0)
+        for name, values in own.items():
+            where = [k for k, column in enumerate(columns) if column.constant == name]
+            table[:, where] = values[:, : len(where)] if values.ndim == 2 else values[:, None]
+        result[store] = table.astype(np.float32)
+    return result
 
 
 def _first_positive(*ratings: Floats) -> Floats:

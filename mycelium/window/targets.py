@@ -93,7 +93,7 @@ class TargetLayout:
         """The layout on a grid, with the nominal angles of its features."""
         wiring = grid.wiring
         phase = (wiring.conductor >= 1) & (wiring.conductor <= 3)
-        turn = np.exp(-1j * features.nominal_rad.astype(np.float64)) / features.scales.bus_v[:, None]
+        turn = np.exp(-1j * features.nominal_rad.astype(np.float64)) / (1e3 * grid.bus["base_kv"].to_numpy())[:, None]
         factor = np.where(features.nominal_valid, turn, np.nan)[wiring.bus]
         hidden_node = np.flatnonzero(wiring.conductor == HIDDEN)
         consumer, line = grid.consumer, grid.line

@@ -1,11 +1,7 @@
-"""Inputs from Readings: what was reported, transformed and normalised, and nothing where nothing was.
+"""Inputs from Readings: what was reported, at its place, and nothing where nothing was.
 
-A window has few readings and many places for them. So what is made here are *entries*, place and value; ``batch`` puts
-them into arrays [hour, entity, column], on the device where the model runs.
-
-Voltages go in on their base, minus 1; angles as residual to the nominal angle, radians (a reading where none is defined
-is left out); currents on the rating and powers on 1 kW, both through asinh. A transformer terminal's voltage and angle
-are its bus's readings on the phases it is on.
+Entries hold values as reported; ``psi`` says how they are transformed. A transformer terminal's voltage and angle are
+its bus's readings on the phases it is on. An angle where no nominal angle is defined has no meaning and is left out.
 """
 
 from __future__ import annotations
@@ -15,16 +11,35 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float32
+from jaxtyping import Bool, Float32
 
 from mycelium.sense.readings import Readings
-from mycelium.window.columns import BASE_POWER_KW, FAMILIES, Store, static_columns, temporal_columns
+from mycelium.window.columns import FAMILIES, Store, temporal_columns
+from mycelium.window.entries import Cadence, Entries, Target, places
 from mycelium.window.feeder_head import FeederHead
-from mycelium.window.inputs import NO_ANGLES, Cadence, Entries, Input, places
-from mycelium.window.normalise import Fit
 from mycelium.window.static import GridFeatures
 
-Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+_VOLTAGE_V, _ANGLE_DEG = "bus.voltage_v", "bus.angle_deg"
+# Channels whose rows are a store's entities: name, store, quantity there, family.
+_DIRECT = (
+    (_VOLTAGE_V, Store.BUS, "voltage_v", "bus_voltage"),
+    (_ANGLE_DEG, Store.BUS, "angle_deg", "bus_voltage"),
+    ("bus.active_power_kw", Store.BUS, "active_kw", "bus_power"),
+    ("bus.reactive_power_kvar", Store.BUS, "reactive_kvar", "bus_power"),
+    ("consumer.voltage_v", Store.CONSUMER, "voltage_v", "consumer_voltage"),
+    ("consumer.active_power_kw", Store.CONSUMER, "active_kw", "consumer_power"),
+    ("consumer.reactive_power_kvar", Store.CONSUMER, "reactive_kvar", "consumer_power"),
+    ("line.current_a", Store.LINE, "current_a", "current"),
+)
+_DIRECT_EXTENDED = (
+    ("line.active_power_kw", Store.LINE, "active_kw", "flow"),
+    ("line.reactive_power_kvar", Store.LINE, "reactive_kvar", "flow"),
+    ("winding.current_a", Store.TERMINAL, "current_a", "current"),
+    ("winding.active_power_kw", Store.TERMINAL, "active_kw", "flow"),
+    ("winding.reactive_power_kvar", Store.TERMINAL, "reactive_kvar", "flow"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,106 +55,58 @@ class Observed:
     summary: Float32[npt.NDArray[np.float32], " column"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Channel:
-    """A channel whose rows are a store's entities.
-
-    Attributes:
-        key: Name in ``schema.CHANNELS``.
-        store: Where its readings go.
-        family: What they count as: place in ``columns.FAMILIES``.
-        target: Columns and transformation.
-    """
-
-    key: str
-    store: Store
-    family: int
-    target: Input
-
-
 @dataclass(frozen=True)
 class Observer:
     """Turns readings of one network variant into inputs.
 
     Attributes:
         features: Of the grid.
-        channels: What goes straight into its columns.
-        terminal: Voltage and angle of transformer terminals, by channel; none without extended measurements.
+        direct: Channels whose rows are a store's entities: name, store, columns, place of the family.
+        terminal: Columns of voltage and angle at transformer terminals, by channel; none without extended measurements.
+        no_angle: Places of [bus, phase], flat, without a nominal angle. [bus * phase]
+        terminal_angle: Phases of terminals with a nominal angle. [winding, phase]
         head: Feeder head and network.
     """
 
     features: GridFeatures
-    channels: tuple[_Channel, ...]
-    terminal: Mapping[str, Input]
+    direct: tuple[tuple[str, Store, Target, int], ...]
+    terminal: Mapping[str, Target]
+    no_angle: Bool[Flags, " place"]
+    terminal_angle: Bool[Flags, "winding phase=3"]
     head: FeederHead
 
     @staticmethod
     def of(features: GridFeatures) -> Observer:
-        scales, extended = features.scales, features.options.extended
-        winding = scales.bus_v[scales.winding_bus]
-        terminal = {}
-        if extended:
-            angle = np.where(scales.winding_phase, scales.angle_rad[scales.winding_bus], np.nan)
-            terminal["bus.voltage_v"] = Input.of(features, Store.TERMINAL, "voltage_v", winding)
-            terminal["bus.angle_deg"] = Input.of(features, Store.TERMINAL, "angle_deg", winding, angle)
-        return Observer(features, tuple(_channels(features)), terminal, FeederHead.of(features))
+        options, scales = features.options, features.scales
+        direct = _DIRECT + (_DIRECT_EXTENDED if options.extended else ())
+        terminal = {_VOLTAGE_V: "voltage_v", _ANGLE_DEG: "angle_deg"} if options.extended else {}
+        return Observer(
+            features,
+            tuple((key, store, Target.of(options, store, name), FAMILIES.index(f)) for key, store, name, f in direct),
+            {key: Target.of(options, Store.TERMINAL, name) for key, name in terminal.items()},
+            ~features.nominal_valid.reshape(-1),
+            scales.winding_phase & features.nominal_valid[scales.winding_bus],
+            FeederHead.of(features),
+        )
 
     def observe(self, readings: Readings) -> Observed:
         """The inputs of one window."""
         parts: dict[Store, list[Entries]] = {store: [] for store in temporal_columns(self.features.options)}
         cadence = Cadence.start()
-        for channel in self.channels:
-            seen, value = readings.seen[channel.key], readings.value[channel.key]
+        for key, store, target, family in self.direct:
+            seen = readings.seen[key]
             at = places(seen)
-            cadence.count(channel.family, at, seen.shape[1] * seen.shape[2])
+            cadence.count(family, at, seen.shape[1] * seen.shape[2])
+            if key == _ANGLE_DEG and len(at) and self.no_angle.any():
+                at = at[~self.no_angle[at % len(self.no_angle)]]
             if len(at):
-                parts[channel.store].append(channel.target.entries(at, value, seen.shape[2]))
+                parts[store].append(target.entries(at, readings.value[key], seen.shape[2]))
         scales = self.features.scales
         for key, target in self.terminal.items():
-            seen = readings.seen[key].take(scales.winding_bus, axis=1)[:, :, :3] & scales.winding_phase
-            at = places(seen)
+            phases = self.terminal_angle if key == _ANGLE_DEG else scales.winding_phase
+            at = places(readings.seen[key].take(scales.winding_bus, axis=1)[:, :, :3] & phases)
             if len(at):
                 value = np.ascontiguousarray(readings.value[key].take(scales.winding_bus, axis=1)[:, :, :3])
                 parts[Store.TERMINAL].append(target.entries(at, value, 3))
         head, summary = self.head.observe(readings, cadence)
         return Observed({store: head.get(store) or Entries.join(part) for store, part in parts.items()}, summary)
-
-
-def _channels(features: GridFeatures) -> list[_Channel]:
-    scales = features.scales
-    kilowatt = {
-        Store.BUS: np.full(len(scales.bus_v), BASE_POWER_KW),
-        Store.CONSUMER: np.full(len(scales.consumer_v), BASE_POWER_KW),
-        Store.LINE: np.full(len(scales.line_a), BASE_POWER_KW),
-        Store.TERMINAL: np.full(len(scales.winding_a), BASE_POWER_KW),
-    }
-    result = []
-
-    def add(key: str, store: Store, name: str, family: str, base: Floats, nominal_rad: Floats = NO_ANGLES) -> None:
-        result.append(_Channel(key, store, FAMILIES.index(family), Input.of(features, store, name, base, nominal_rad)))
-
-    def add_power(table: str, store: Store, family: str) -> None:
-        add(f"{table}.active_power_kw", store, "active_kw", family, kilowatt[store])
-        add(f"{table}.reactive_power_kvar", store, "reactive_kvar", family, kilowatt[store])
-
-    add("bus.voltage_v", Store.BUS, "voltage_v", "bus_voltage", scales.bus_v)
-    add("bus.angle_deg", Store.BUS, "angle_deg", "bus_voltage", scales.bus_v, scales.angle_rad)
-    add_power("bus", Store.BUS, "bus_power")
-    add("consumer.voltage_v", Store.CONSUMER, "voltage_v", "consumer_voltage", scales.consumer_v)
-    add_power("consumer", Store.CONSUMER, "consumer_power")
-    add("line.current_a", Store.LINE, "current_a", "current", scales.line_a)
-    if features.options.extended:
-        add_power("line", Store.LINE, "flow")
-        add("winding.current_a", Store.TERMINAL, "current_a", "current", scales.winding_a)
-        add_power("winding", Store.TERMINAL, "flow")
-    return result
-
-
-def fit_temporal(fit: Fit, observer: Observer, readings: Readings) -> None:
-    """Add a sample's readings to normalisation constants; the observer's features hold all columns, not normalised."""
-    observed = observer.observe(readings)
-    options = observer.features.options
-    for store, columns in temporal_columns(options).items():
-        entries = observed.entries[store]
-        fit.add_temporal(store, columns, entries.place % len(columns), entries.value)
-    fit.add_static(Store.SUMMARY, static_columns(options)[Store.SUMMARY], observed.summary[None])

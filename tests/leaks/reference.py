@@ -1,4 +1,4 @@
-"""Tables of every customer and switch of the reference networks, as a classifier that looks for leaks would want them."""
+"""Every customer and switch of the reference networks in tables, as a classifier that looks for leaks wants them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _tables(job: tuple[Path, Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def customers_of(grid: Grid, configuration: Configuration) -> pd.DataFrame:
-    """One row per customer in question: every column of its records, its bus's and its service lines', and their order."""
+    """One row per customer in question: every column of its records, its bus and its service lines, and their order."""
     rows = np.flatnonzero(grid.consumer["eligible"].to_numpy())
     group = grid.consumer["group"].to_numpy()[rows]
     bus = grid.consumer["bus1"].to_numpy()[rows]

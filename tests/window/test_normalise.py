@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mycelium.corpus.constants import add_window
 from mycelium.errors import FeederError
 from mycelium.window.columns import Column, Psi, Store, WindowOptions
-from mycelium.window.normalise import Fit, Normalisation, normalised
+from mycelium.window.normalise import Fit, Normalisation, normalised, squash
 from mycelium.window.static import fit_static
-from mycelium.window.temporal import Observer, fit_temporal
-from mycelium.window.temporal_kernel import squash
 from tests.sense.networks import FAULTED, QUIET
 from tests.window.render import case_of, window_of
 
@@ -30,8 +29,7 @@ def constants_of(*feeders: str) -> Normalisation:
         case = case_of(feeder, FAULTED, "noisy_missing_dense")
         fit.networks.append(feeder)
         fit_static(fit, case.grid)
-        observer = Observer.of(case.features(WindowOptions.everything()))
-        fit_temporal(fit, observer, case.readings)
+        add_window(fit, window_of(case.grid, case.readings, WindowOptions.everything()))
     return fit.result()
 
 

@@ -174,7 +174,7 @@ def test_a_shunt_reactor_is_an_edge_to_itself_and_a_series_capacitor_hangs_on_bo
 def test_voltage_bases_of_customers_are_those_across_their_terminals() -> None:
     grid = bundled("ieee13").published.grid
     consumer = grid.consumer
-    base = features_of(grid).scales.consumer_v
+    base = features_of(grid).base[Store.CONSUMER][:, 0]
     for row in range(len(consumer)):
         kv, n = float(consumer["rated_kv"].iat[row]), int(consumer["n_phases"].iat[row])
         wye = consumer["connection"].iat[row] == "wye" and n > 1

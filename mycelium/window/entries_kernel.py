@@ -1,84 +1,44 @@
-"""Compiled: transform the readings that are there, and keep count of what comes how often."""
+"""Compiled: places of readings among a store's columns, and a count of what comes how often."""
 
 from __future__ import annotations
-
-import math
-from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-
-# How a reading becomes an input; ``temporal`` says where each is used.
-DEVIATION, RESIDUAL, ASINH = range(3)
-
-# Rows of a family's record: readings in the hour, ages added up, entries that have reported so far. [3, hour]
+# Parts of a family's record: readings in the hour, ages added up, entries that have reported so far. [part, hour]
 COUNT, AGE, ACTIVE = range(3)
 
 
-def squash(x: Any, core: float) -> Any:
-    """Values as they are within ``core``, logarithmic beyond: a dead bus must not swamp all others."""
-    size = np.abs(x)
-    return np.copysign(np.minimum(size, core) * (1.0 + np.log(np.maximum(size / core, 1.0))), x)
-
-
-_squash = numba.njit("float64(float64, float64)", cache=True, nogil=True, error_model="numpy")(squash)
-
-
 @numba.njit(
-    "void(int64[::1], float32[::1], int64, int64, float64[::1], float64[:, ::1], float64, float64, float64, "
-    "int64, int64, int32[::1], float32[::1])",
+    "void(int64[::1], float32[::1], int64, int64, int64, int32[::1], float32[::1])",
     cache=True, nogil=True, error_model="numpy",
 )  # fmt: skip
-def transform(
+def pick(
     seen: npt.NDArray[np.int64],
     value: npt.NDArray[np.float32],
     slots: int,
-    mode: int,
-    base: Floats,
-    nominal_rad: Floats,
-    middle: float,
-    spread: float,
-    core: float,
     column: int,
     width: int,
     place_out: npt.NDArray[np.int32],
     value_out: npt.NDArray[np.float32],
 ) -> None:
-    """Write place and transformed, normalised value of every reading.
+    """Write place and value of every reading.
 
     Args:
         seen: Places of the readings in [hour, row, slot], flat. [reading]
         value: All values of the channel, flat. [hour * row * slot]
         slots: Slots of the channel.
-        mode: DEVIATION, RESIDUAL or ASINH.
-        base: Base of each row. [row]
-        nominal_rad: For RESIDUAL, nominal angle of each row and slot. [row, slot]
-        middle, spread, core: Normalisation.
         column, width: First column of the channel in its store, and number of columns of the store.
         place_out: Place in [hour, row, column], flat. [reading]
-        value_out: Input. [reading]
+        value_out: [reading]
     """
-    # Whole numbers of 32 bits: a division takes a third of the time.
-    rows, per_row = np.uint32(len(base)), np.uint32(slots)
-    turn = 2.0 * math.pi
+    per_row = np.uint32(slots)  # whole numbers of 32 bits: a division takes a third of the time
     for k in range(len(seen)):
         at = np.uint32(seen[k])
         entity = at // per_row
-        slot = at - entity * per_row
-        row = entity % rows
-        x: float = np.float64(value[at])
-        if mode == RESIDUAL:
-            x = math.radians(x) - nominal_rad[row, slot] + math.pi
-            x = x - turn * math.floor(x / turn) - math.pi
-        else:
-            x = x / base[row]
-            x = x - 1.0 if mode == DEVIATION else math.asinh(x)
-        place_out[k] = entity * width + column + slot
-        x = (x - middle) / spread
-        value_out[k] = _squash(x, core) if abs(x) > core else x
+        place_out[k] = entity * width + column + (at - entity * per_row)
+        value_out[k] = value[seen[k]]
 
 
 @numba.njit("void(int64[::1], int8[::1], int64[:, ::1])", cache=True, nogil=True, error_model="numpy")
