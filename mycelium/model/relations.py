@@ -58,7 +58,7 @@ class AttentionConfig:
         head = self.width // max(self.heads, 1)
         if self.heads * head != self.width or self.heads & (self.heads - 1) or head & (head - 1):
             raise ValueError(
-                f"width {self.width}, heads {self.heads}: the number of heads and the width of one must be powers of 2"
+                f"width {self.width}, heads {self.heads}: heads and the width of each must be powers of two"
             )
         strangers = {end for relation in self.relations for end in (relation.source, relation.target)} - {*self.nodes}
         if strangers:
