@@ -6,8 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -16,10 +15,8 @@ from typing import Protocol
 
 from mycelium.corpus.layout import UnitRecord
 from mycelium.corpus.plan import Unit
+from mycelium.corpus.process import end_process, start_process
 from mycelium.corpus.unit import UnitBuilder, UnitFailed
-
-# One thread each: cores are kept busy by processes, and results do not depend on how a sum is split.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,6 @@ class LocalCrew:
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
-        self._context = multiprocessing.get_context("spawn")
         self._workers = [self._start() for _ in range(size)]
 
     @property
@@ -104,41 +100,15 @@ class LocalCrew:
         return worker, result
 
     def renew(self, worker: int) -> None:
-        self._end(*self._workers[worker])
+        end_process(*self._workers[worker])
         self._workers[worker] = self._start()
 
     def close(self) -> None:
         for process, connection in self._workers:
-            self._end(process, connection)
+            end_process(process, connection)
 
     def _start(self) -> tuple[SpawnProcess, Connection]:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._folder), daemon=True)
-        with _environment(ONE_THREAD):
-            process.start()
-        theirs.close()  # so that its end is seen here
-        return process, ours
-
-    @staticmethod
-    def _end(process: SpawnProcess, connection: Connection) -> None:
-        process.kill()
-        process.join()
-        process.close()
-        connection.close()
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        return start_process(_serve, self._folder)
 
 
 def _serve(connection: Connection, folder: Path) -> None:

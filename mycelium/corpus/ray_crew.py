@@ -6,10 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from mycelium.corpus.crew import ONE_THREAD, Answer, Failed, Stop, answer, died
+from mycelium.corpus.crew import Answer, Failed, Stop, answer, died
 from mycelium.corpus.files import Written
 from mycelium.corpus.layout import PLAN
 from mycelium.corpus.plan import Unit
+from mycelium.corpus.process import ONE_THREAD
 from mycelium.corpus.unit import UnitBuilder
 from mycelium.errors import FeederError
 

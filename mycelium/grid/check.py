@@ -137,18 +137,18 @@ def kirchhoff_ratio(admittance: Admittance, v: Complex, injections: list[tuple[I
     """
     n = admittance.grid.wiring.n_nodes
     branch = admittance.currents(v)
+    source = admittance.layout.first_row[ElementKind.SUBSTATION]
+    branch[source[0] : source[-1]] -= admittance.sources.norton  # what a source sends, not what its admittance draws
     inside = admittance.node >= 0
     total = _sum_at(admittance.node[inside], branch[inside], n)
     largest = np.zeros(n)
     np.maximum.at(largest, admittance.node[inside], np.abs(branch[inside]))
-    norton = admittance.source_currents()
-    total -= norton
     for node, current in injections:
         kept = node >= 0
         total += _sum_at(node[kept], current[kept], n)
         np.maximum.at(largest, node[kept], np.abs(current[kept]))
     rounding = abs(admittance.branch) @ np.abs(v)
-    floor = 10 * _EPSILON * (np.bincount(admittance.node[inside], rounding[inside], n) + np.abs(norton))
+    floor = 10 * _EPSILON * np.bincount(admittance.node[inside], rounding[inside], n)
     ratio = np.abs(total) / (TOLERANCE * np.maximum(largest, 1.0) + floor)
     worst = int(np.argmax(ratio)) if n else -1
     return float(ratio[worst] * TOLERANCE) if n else 0.0, worst
