@@ -12,7 +12,9 @@ from mycelium.window.columns import Communication, WindowOptions
 
 # Everything that the paper's inputs name without calling it optional, and its optional communication and extended
 # measurements; the parts that it calls optional and does not mention in its readouts are left out.
-_PAPER_WINDOW = WindowOptions(full_impedance=False, winding_connections=False, reactor_impedance=False, phase_head=False)
+_PAPER_WINDOW = WindowOptions(
+    full_impedance=False, winding_connections=False, reactor_impedance=False, phase_head=False
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,5 +76,7 @@ def _exactly(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(kind)}
     if known != set(record):
         missing, unknown = sorted(known - set(record)), sorted(set(record) - known)
-        raise FeederError(f"{kind.__name__}: missing {missing}, unknown {unknown}; these weights are of another version")
+        raise FeederError(
+            f"{kind.__name__}: missing {missing}, unknown {unknown}; these weights are of another version"
+        )
     return dict(record)

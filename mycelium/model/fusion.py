@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mycelium.grid.position import N_DESCRIPTORS
 from mycelium.model.config import MyceliumConfig
 from mycelium.model.encoders import Encoder, PositionEncoder
 from mycelium.model.segments import segment_mean
-from mycelium.grid.position import N_DESCRIPTORS
 from mycelium.window.columns import BRANCHES, NODES, OBJECT, Relation, Store, static_columns, temporal_columns
 from mycelium.window.window import Measured, Window
 
@@ -48,7 +48,10 @@ class Encoders(nn.Module):
 
         self.position = PositionEncoder(N_DESCRIPTORS, config.position) if config.window.position else None
         self.node = nn.ModuleDict(
-            {store.value: encoder(store, config.position * (self.position is not None and store is Store.BUS)) for store in NODES}
+            {
+                store.value: encoder(store, config.position * (self.position is not None and store is Store.BUS))
+                for store in NODES
+            }
         )
         self.branch = nn.ModuleDict({store.value: encoder(store) for store in BRANCHES})
         self._head = tuple(store for store in (Store.GRID, Store.POWER_FLOW) if store in temporal)
@@ -59,9 +62,13 @@ class Encoders(nn.Module):
         self.to_branch = nn.Linear(config.width, config.width) if extended else None
 
     def forward(self, window: Window) -> Encoded:
-        nodes = {store.value: self.node[store.value](self._static(window, store), self._readings(window, store)) for store in NODES}
+        nodes = {
+            store.value: self.node[store.value](self._static(window, store), self._readings(window, store))
+            for store in NODES
+        }
         branches = {
-            store.value: self.branch[store.value](window.static[store], self._readings(window, store)) for store in BRANCHES
+            store.value: self.branch[store.value](window.static[store], self._readings(window, store))
+            for store in BRANCHES
         }
         empty = window.base_v.new_zeros(window.n_graphs, 0)
         head = self.head(empty, [window.temporal[store] for store in self._head])
