@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from mycelium.errors import FeederError
-from mycelium.model.relations import AttentionConfig
-from mycelium.window.columns import Communication, WindowOptions
+from mycelium.model.relations import RELATIONS, AttentionConfig
+from mycelium.window.columns import Communication, Relation, WindowOptions
 
 # Everything that the paper's inputs name without calling it optional, and its optional communication and extended
 # measurements; the parts that it calls optional and does not mention in its readouts are left out.
 _PAPER_WINDOW = WindowOptions(
     full_impedance=False, winding_connections=False, reactor_impedance=False, phase_head=False
 )
+_SHORTCUTS = (Relation.UPLINK, Relation.DOWNLINK)
+TASKS = ("state", "phase", "switch", "fault")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +29,9 @@ class MyceliumConfig:
         layers: Spatial layers.
         feedforward: Channels inside a layer's feed-forward part.
         position: Channels of the embedded positional descriptors.
-        scorer: Channels inside what scores hours.
         dilations: Of the temporal convolutions of the state readout.
         dropout: Share of channels dropped in training.
+        tasks: Which readouts there are; one alone is the paper's single-task model.
         window: Which inputs it takes. Communication and nominal angles are ablated here.
     """
 
@@ -38,10 +40,14 @@ class MyceliumConfig:
     layers: int = 8
     feedforward: int = 256
     position: int = 16
-    scorer: int = 64
     dilations: tuple[int, ...] = (1, 2, 4, 8)
     dropout: float = 0.1
+    tasks: tuple[str, ...] = TASKS
     window: WindowOptions = field(default_factory=WindowOptions)
+
+    def __post_init__(self) -> None:
+        if not self.tasks or not set(self.tasks) <= set(TASKS):
+            raise ValueError(f"tasks {self.tasks}: expected one or more of {', '.join(TASKS)}")
 
     @staticmethod
     def paper() -> MyceliumConfig:
@@ -51,12 +57,14 @@ class MyceliumConfig:
     @staticmethod
     def tiny() -> MyceliumConfig:
         """All parts at a size for tests: under 50 kB of weights."""
-        return MyceliumConfig(width=8, heads=2, layers=1, feedforward=8, position=4, scorer=4, window=_PAPER_WINDOW)
+        return MyceliumConfig(width=8, heads=2, layers=1, feedforward=8, position=4, window=_PAPER_WINDOW)
 
     @property
     def attention(self) -> AttentionConfig:
-        """Of the spatial layers."""
-        return AttentionConfig(width=self.width, heads=self.heads)
+        """Of the spatial layers; without communication there are no weights for it."""
+        linked = self.window.communication is not Communication.NONE
+        relations = tuple(relation for relation in RELATIONS if linked or relation.kind not in _SHORTCUTS)
+        return AttentionConfig(width=self.width, heads=self.heads, relations=relations)
 
     def record(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -64,19 +72,27 @@ class MyceliumConfig:
 
     @staticmethod
     def of_record(record: Mapping[str, Any]) -> MyceliumConfig:
-        """From ``record``; refuses unknown and missing names."""
-        window = _exactly(WindowOptions, record.get("window", {}))
-        window["communication"] = Communication(window["communication"])
+        """From ``record``; refuses unknown and missing names, and sizes that do not fit."""
         values = _exactly(MyceliumConfig, record)
-        values |= {"window": WindowOptions(**window), "dilations": tuple(values["dilations"])}
-        return MyceliumConfig(**values)
+        window = _exactly(WindowOptions, record["window"])
+        try:
+            window["communication"] = Communication(window["communication"])
+            values |= {name: tuple(values[name]) for name in ("dilations", "tasks")}
+            config = MyceliumConfig(**values | {"window": WindowOptions(**window)})
+            _ = config.attention  # whose sizes have rules of their own
+        except (TypeError, ValueError) as error:
+            raise FeederError(f"MyceliumConfig: {error}; expected what save_pretrained writes") from error
+        return config
 
 
-def _exactly(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+def _exactly(kind: type, record: Any) -> dict[str, Any]:
+    """A copy of a mapping that has the names of a dataclass, no more and no fewer."""
+    if not isinstance(record, Mapping):
+        raise FeederError(f"{kind.__name__}: expected names and values, found {record!r}")
     known = {field.name for field in fields(kind)}
     if known != set(record):
         missing, unknown = sorted(known - set(record)), sorted(set(record) - known)
         raise FeederError(
-            f"{kind.__name__}: missing {missing}, unknown {unknown}; these weights are of another version"
+            f"{kind.__name__}: missing {missing}, unknown {unknown}; these weights are of another version of mycelium"
         )
     return dict(record)

@@ -13,6 +13,9 @@ from mycelium.window.window import Movable
 class Estimates(Movable):
     """Answers of one call, in float32.
 
+    NaN is where nothing was asked: everything of a task that the model has no readout for (``MyceliumConfig.tasks``),
+    and switch states of lines that cannot be operated.
+
     Attributes:
         v_pu: Voltage magnitudes, per unit of the bus's base. [hour, bus, phase]
         angle_rad: Angles minus nominal angles (``Window.nominal_rad``), in [-pi, pi], as ``Targets.angle_rad``.

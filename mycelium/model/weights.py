@@ -1,0 +1,140 @@
+"""Weights on disk: ``config.json``, ``normalisation.json`` and ``model.safetensors`` in one folder.
+
+The config holds the hash of the other two. What does not fit exactly is refused; nothing is guessed or left as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from mycelium.errors import FeederError
+from mycelium.model.config import MyceliumConfig
+from mycelium.window.normalise import Normalisation
+
+CONFIG, NORMALISATION, MODEL = "config.json", "normalisation.json", "model.safetensors"
+FORMAT = 1
+BUNDLED = Path(__file__).resolve().parents[1] / "weights"  # folders by name
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model as it is saved.
+
+    Attributes:
+        config: Its sizes and parts.
+        normalisation: Constants of its windows.
+        state: Its parameters by name.
+        source: Where they come from, for messages.
+    """
+
+    config: MyceliumConfig
+    normalisation: Normalisation
+    state: Mapping[str, Tensor]
+    source: str = "these weights"
+
+    def save(self, folder: Path, dtype: torch.dtype) -> None:
+        """Write a folder, whole or not at all; replaces one that holds weights."""
+        if folder.exists() and not (folder / CONFIG).is_file():
+            raise FeederError(f"{folder}: exists and holds no weights; name a folder that does not exist yet")
+        part = folder.with_name(folder.name + ".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        save_file(
+            {name: value.detach().to("cpu", dtype).contiguous() for name, value in self.state.items()}, part / MODEL
+        )
+        self.normalisation.save(part / NORMALISATION)
+        record = {
+            "format": FORMAT,
+            "model": self.config.record(),
+            "sha256": {name: _hash(part / name) for name in (NORMALISATION, MODEL)},
+        }
+        (part / CONFIG).write_text(json.dumps(record, indent=1) + "\n")
+        old = folder.with_name(folder.name + ".old")
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        part.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+
+    @staticmethod
+    def load(name_or_path: Path | str) -> Weights:
+        """Read a folder, or bundled weights by name."""
+        folder = _find(name_or_path)
+        record = _record(folder / CONFIG)
+        for name in (NORMALISATION, MODEL):
+            file = folder / name
+            if not file.is_file():
+                raise FeederError(f"{file}: missing; weights are {CONFIG}, {NORMALISATION} and {MODEL} together")
+            if _hash(file) != record["sha256"].get(name):
+                raise FeederError(
+                    f"{file}: not the file that {CONFIG} was written with (sha256 differs); copy all again"
+                )
+        try:
+            state = load_file(folder / MODEL)
+        except SafetensorError as error:
+            raise FeederError(f"{folder / MODEL}: not a safetensors file ({error}); copy it again") from error
+        config = MyceliumConfig.of_record(record["model"])
+        return Weights(config, Normalisation.load(folder / NORMALISATION), state, str(folder))
+
+    def fill(self, model: nn.Module) -> None:
+        """Put the values into a model, if every name and shape is the model's."""
+        expected = model.state_dict()
+        problems = [f"{name} is missing" for name in expected.keys() - self.state.keys()]
+        problems += [f"{name} is not a part of the model" for name in self.state.keys() - expected.keys()]
+        problems += [
+            f"{name} is {_shape(self.state[name])}, expected {_shape(value)}"
+            for name, value in expected.items()
+            if name in self.state and self.state[name].shape != value.shape
+        ]
+        if problems:
+            more = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            raise FeederError(
+                f"{self.source}: weights do not fit their {CONFIG}: {'; '.join(sorted(problems)[:_SHOWN])}{more}"
+            )
+        model.load_state_dict(dict(self.state))
+
+
+def _find(name_or_path: Path | str) -> Path:
+    folder = Path(name_or_path)
+    if folder.is_dir():
+        return folder
+    if (BUNDLED / str(name_or_path)).is_dir() and len(folder.parts) == 1:
+        return BUNDLED / str(name_or_path)
+    names = sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()) if BUNDLED.is_dir() else []
+    raise FeederError(
+        f"{name_or_path}: no such folder, and no weights of this name; bundled are: {', '.join(names) or 'none'}"
+    )
+
+
+def _record(file: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(file.read_text())
+        if record["format"] != FORMAT:
+            raise ValueError(f"format {record['format']}, expected {FORMAT}")
+        _ = record["model"], record["sha256"].get
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FeederError(
+            f"{file}: not the configuration of a model ({error}); expected a folder of save_pretrained"
+        ) from error
+    return dict(record)
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _shape(value: Tensor) -> str:
+    return "×".join(str(size) for size in value.shape) or "a number"
