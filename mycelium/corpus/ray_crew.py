@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from mycelium.corpus.plan import Unit
 from mycelium.corpus.process import ONE_THREAD
 from mycelium.corpus.unit import UnitBuilder
 from mycelium.errors import FeederError
+
+_SECONDS_TO_ANSWER = 10.0
 
 
 class _Worker:
@@ -31,6 +34,17 @@ class _Worker:
         return answer(self._builder, unit)
 
 
+def _require_answer(address: str) -> None:
+    """Raise FeederError if nobody listens there: Ray itself would go on trying for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # "auto", or a name that Ray knows
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise FeederError(f"--ray {address}: no Ray cluster answers there ({error})") from error
+
+
 class RayCrew:
     """One actor per CPU of a cluster."""
 
@@ -40,6 +54,7 @@ class RayCrew:
         except ImportError:
             raise FeederError("--ray needs Ray, which is not installed: pip install 'mycelium-grid[cluster]'") from None
         self._ray = ray
+        _require_answer(address)
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": ONE_THREAD})
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
