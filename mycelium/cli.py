@@ -17,12 +17,14 @@ from rich.table import Table
 from mycelium.corpus.command import app as corpus
 from mycelium.errors import FeederError
 from mycelium.sense.command import app as readings
+from mycelium.train.command import app as training
 
 app = App(
     name="mycelium", help="One learned model for any electrical distribution feeder.", version_flags=["--version"]
 )
 app.command(readings)
 app.command(corpus)
+app.command(training)
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
 Root = Annotated[Path | None, Parameter(help="Folder that bounds what the model may read; else the master's own.")]

@@ -1,0 +1,64 @@
+"""`mycelium train`."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from cyclopts import App
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+app = App(name="train", help="Train a model: one TOML file, one run.")
+_out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+
+
+@app.default
+def train(config: Path, *, out: Path | None = None, minutes: float | None = None) -> None:
+    """Train; running it again goes on after the last checkpoint. Under `torchrun` all processes take part.
+
+    Args:
+        config: TOML file of the run, as in `experiments/`.
+        out: Folder of the run; `runs/NAME` if not given.
+        minutes: Stop after so long, with a checkpoint.
+    """
+    from mycelium.train.config import read_config
+    from mycelium.train.log import STEPS
+    from mycelium.train.loop import BEST, LAST, Row
+    from mycelium.train.run import run_training
+
+    run = read_config(config)
+    folder = out or Path("runs") / run.name
+    quiet = int(os.environ.get("RANK", "0")) > 0
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=_err, transient=True, disable=quiet) as bar:
+        task = bar.add_task(run.name, total=run.optimiser.steps)
+
+        def watch(kind: str, row: Row) -> None:
+            if kind == STEPS:
+                bar.update(task, completed=row["step"], description=f"{run.name}: loss {row['loss']:.4f}")
+            else:
+                bar.console.print(
+                    f"epoch {row['epoch']:.0f}: training {row['train_loss']:.4f}, validation {row['loss']:.4f} "
+                    f"(state {row['state']:.4f}, phase {row['phase']:.4f}, switch {row['switch']:.4f}, "
+                    f"fault {row['fault']:.4f}), best {row['best']:.4f}, {row['seconds']:.0f} s",
+                    highlight=False,
+                )
+
+        def say(text: str) -> None:
+            bar.update(task, description=f"{run.name}: {text}")
+
+        sitting = run_training(run, folder, math.inf if minutes is None else minutes, watch, say)
+    if quiet:
+        return
+    progress = sitting.progress
+    end = "finished" if sitting.finished else f"to be continued: `mycelium train {config}` with the same --out"
+    best = f"best validation loss {progress.patience.best:.4f} in {folder / BEST}, " if progress.epoch else ""
+    _out.print(f"{progress.epoch} epochs; {best}last weights in {folder / LAST}; {end}", highlight=False)
