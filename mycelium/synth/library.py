@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,6 +116,10 @@ class Library:
 
     # ---- conventions and families ----
 
+    @cached_property
+    def _region(self) -> dict[str, Region]:
+        return {row.network: row.region for row in self.conventions}
+
     @property
     def networks(self) -> frozenset[str]:
         """Every network that contributes."""
@@ -123,7 +127,7 @@ class Library:
 
     def draw_convention(self, rng: np.random.Generator, region: Region | None = None) -> Convention:
         """A source convention: a family by tempered weight, then one of its networks."""
-        rows = [row for row in self.conventions if region in (None, row.region)]
+        rows = [row for row in self.conventions if row.complete and region in (None, row.region)]
         if not rows:
             raise FeederError(f"the component library has no convention of region {region}; add networks of it")
         return _draw_row(rng, rows, lambda _: 1.0)
@@ -138,7 +142,7 @@ class Library:
         def fits(row: Conductor) -> bool:
             return row.level == level and row.n_phases == n_phases and construction in (None, row.construction)
 
-        rows = self._near(convention, [row for row in self.conductors if fits(row)], ENOUGH_TYPES)
+        rows = self._near(convention, [row for row in self.conductors if fits(row)], ENOUGH_TYPES, ENOUGH_TYPES)
         return _rising(rows, lambda row: row.ampacity_a, lambda row: -row.r1_ohm_per_km)
 
     def transformer_ladder(
@@ -149,7 +153,7 @@ class Library:
         def fits(row: TransformerType) -> bool:
             return (row.role, row.n_phases, row.centre_tapped) == (role, n_phases, centre_tapped)
 
-        rows = self._near(convention, [row for row in self.transformers if fits(row)], ENOUGH_TYPES)
+        rows = self._near(convention, [row for row in self.transformers if fits(row)], ENOUGH_TYPES, ENOUGH_TYPES)
         common = sorted(rows, key=lambda row: (row.kva, -row.count))
         return _rising(common, lambda row: row.kva, lambda row: row.kva)
 
@@ -168,11 +172,11 @@ class Library:
 
     def draw_regulator(self, rng: np.random.Generator, convention: Convention) -> RegulatorSetting:
         """Settings of a regulator."""
-        return _draw_row(rng, self._near(convention, self.regulators, 1), lambda row: float(row.count))
+        return _draw_row(rng, self._near(convention, self.regulators, 1, 1), lambda row: float(row.count))
 
     def draw_capacitor(self, rng: np.random.Generator, convention: Convention) -> CapacitorSetting:
         """Size and control of a shunt capacitor."""
-        return _draw_row(rng, self._near(convention, self.capacitors, 1), lambda row: float(row.count))
+        return _draw_row(rng, self._near(convention, self.capacitors, 1, 1), lambda row: float(row.count))
 
     # ---- planning statistics ----
 
@@ -194,18 +198,14 @@ class Library:
     def _statistic_of(self, rng: np.random.Generator, convention: Convention, name: str) -> Statistic:
         if name not in STATISTICS:
             raise ValueError(f"no planning statistic '{name}'; known are {', '.join(STATISTICS)}")
-        rows = self._near(convention, [row for row in self.statistics if row.name == name], ENOUGH_NETWORKS)
+        rows = self._near(convention, [row for row in self.statistics if row.name == name], ENOUGH_NETWORKS, 1)
         return _draw_row(rng, rows, lambda _: 1.0)
 
-    def _near(self, convention: Convention, rows: Sequence[Row], enough: int) -> Sequence[Row]:
-        """Rows of the convention's family; of its region if there are fewer than ``enough``; else all."""
-        region = {row.family: row.region for row in self.conventions}
-        for near in (
-            lambda row: row.family == convention.family,
-            lambda row: region.get(row.family) == convention.region,
-            lambda row: True,
-        ):
-            chosen = [row for row in rows if near(row)]
+    def _near(self, convention: Convention, rows: Sequence[Row], own: int, regional: int) -> Sequence[Row]:
+        """Rows of the convention's family if there are ``own`` at least, of its region if ``regional``; else all."""
+        near = [row for row in rows if self._region.get(row.network) == convention.region]
+        nearest = [row for row in near if row.family == convention.family]
+        for chosen, enough in ((nearest, own), (near, regional)):
             if len(chosen) >= enough:
                 return chosen
         if not rows:
@@ -224,7 +224,8 @@ def _weights(rows: Sequence[Row], within: Callable[[Row], float]) -> Floats:
         networks[row.family] ** (TEMPER - 1.0) * value / total[row.network]
         for row, value in zip(rows, own, strict=True)
     ]
-    return np.asarray(weight, dtype=np.float64) / np.sum(weight)
+    result: Floats = np.asarray(weight, dtype=np.float64) / np.sum(weight)
+    return result
 
 
 def _draw_row(rng: np.random.Generator, rows: Sequence[Row], within: Callable[[Row], float]) -> Row:
@@ -245,7 +246,7 @@ def _type_of(name: str) -> pa.DataType:
     annotation = next(
         str(field.type) for kind in KINDS.values() for field in dataclasses.fields(kind) if field.name == name
     ) if name != "kind" else "str"  # fmt: skip
-    types = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_(), "tuple[float, ...]": pa.list_(pa.float32())}
+    types = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_(), "tuple[float, ...]": pa.list_(pa.float64())}
     return types.get(annotation, pa.dictionary(pa.int32(), pa.string()))
 
 

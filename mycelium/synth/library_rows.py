@@ -39,6 +39,8 @@ class CustomerClass(StrEnum):
     THREE_PHASE = "three_phase"
 
 
+FEWEST_CUSTOMERS = 10  # a network with fewer is no example of a feeder
+
 # Planning statistics and their units. A statistic is kept per network as a few quantiles.
 STATISTICS: dict[str, str] = {
     "customers_per_single_phase_transformer": "customers of one single-phase or centre-tapped unit",
@@ -166,7 +168,7 @@ class RegulatorSetting(Source):
         target_pu: Voltage set-point, per unit of the nominal voltage.
         band_pu: Width of the dead band.
         delay_s: Time delay.
-        kva: Rating of one unit.
+        kva: Rating of one unit; 0 where the source has a placeholder.
         mv_kv: Line-to-line voltage where it stands.
         ct_primary_a: Rating of the current transformer of its line-drop compensation.
         r_v, x_v: Compensation, V; 0 where there is none.
@@ -220,10 +222,10 @@ class Convention(Source):
         mv_kv: Medium voltage, line-to-line.
         lv_single_kv: Low voltage across a single-phase customer (0.24: both legs of a centre tap; 0.23: to neutral).
         lv_three_kv: Low voltage of three-phase customers, line-to-line.
-        centre_tapped: Single-phase customers are behind centre taps.
+        centre_tapped: Single-phase customers are behind single-phase units, with 120/240 V on two legs.
         source_pu: Voltage set-point at the head.
         has_capacitors, has_regulators, has_pv, has_switches: Devices present.
-        customers: Number of customers.
+        customers: Number of loads behind distribution transformers.
     """
 
     region: Region
@@ -238,6 +240,11 @@ class Convention(Source):
     has_pv: bool
     has_switches: bool
     customers: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether a feeder can be planned after it: it has customers, served in the way of its region."""
+        return self.customers >= FEWEST_CUSTOMERS and self.centre_tapped == (self.region is Region.NORTH_AMERICA)
 
 
 @dataclass(frozen=True, slots=True)

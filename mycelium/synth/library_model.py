@@ -1,0 +1,135 @@
+"""A reference network as the library's measurements see it: records, nominal demand, levels and distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mycelium.corpus.catalogue import Entry
+from mycelium.engine import Engine
+from mycelium.grid.dss_script import read_script
+from mycelium.grid.grid import Grid
+from mycelium.grid.nominal_angle import nominal_angle
+from mycelium.grid.position import PathStatistics, accumulate, path_statistics
+from mycelium.grid.read_opendss import read_circuit
+from mycelium.grid.topology import Branches, branches
+from mycelium.schema import LOW_VOLTAGE_KV, ElementKind
+from mycelium.simulate.profile_own import daily_means
+from mycelium.simulate.shapes import Demand, OwnShapes
+from mycelium.synth.library_rows import Level
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_HIGHEST_MV_KV = 60.0  # line-to-line; above it is transmission, which the library leaves out
+_LEG_KV = 0.15  # a load rated below it is on one leg of a centre tap
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network.
+
+    Attributes:
+        family, network: Where it comes from.
+        grid: Its records.
+        engine: Its compiled circuit, for the controls, which are no records.
+        nominal_kw, nominal_kvar: Nominal demand, which is the peak of the year, of every load. [consumer]
+    """
+
+    family: str
+    network: str
+    grid: Grid
+    engine: Engine
+    nominal_kw: Floats
+    nominal_kvar: Floats
+
+    @staticmethod
+    def read(entry: Entry) -> Model:
+        """Read and compile a network."""
+        script = read_script(entry.master, entry.root)
+        engine = Engine(script)
+        grid, _, _ = read_circuit(script, engine)
+        demand, own = Demand.of(engine, grid), OwnShapes.read(engine, grid)
+        # A load with a shape of its own peaks where the shape does: some models give 1 kW and a shape in kW.
+        peak = np.array([daily_means(p, step).max() for p, step in zip(own.p, own.hours_per_step, strict=True)] + [1.0])
+        peak = peak[own.load]  # without a shape, the last
+        return Model(entry.family, entry.name, grid, engine, demand.nominal_kw * peak, demand.nominal_kvar * peak)
+
+    @cached_property
+    def line_to_line_kv(self) -> Floats:
+        """Voltage base, line-to-line. [bus]"""
+        return np.asarray(self.grid.bus["base_kv"].to_numpy() * np.sqrt(3.0))
+
+    def at_level(self, bus: npt.ArrayLike, level: Level) -> Bools:
+        """Whether buses are of a voltage class. [bus given]"""
+        kv = self.line_to_line_kv[np.asarray(bus, dtype=np.int64)]
+        if level is Level.LOW:
+            return np.asarray(kv < LOW_VOLTAGE_KV)
+        return np.asarray((kv >= LOW_VOLTAGE_KV) & (kv < _HIGHEST_MV_KV))
+
+    @cached_property
+    def three_wire_leg(self) -> Bools:
+        """Customers on one leg of a centre tap. [consumer]"""
+        consumer = self.grid.consumer
+        return np.asarray((consumer["n_phases"] == 1) & (consumer["rated_kv"] < _LEG_KV))
+
+    @cached_property
+    def branches(self) -> Branches:
+        return branches(self.grid)
+
+    @cached_property
+    def paths(self) -> PathStatistics:
+        return path_statistics(self.grid, nominal_angle(self.grid))
+
+    @cached_property
+    def distance_km(self) -> Floats:
+        """Line length from the substation, lines of unknown length counting nothing. [bus]"""
+        chosen, b = self.paths.branch, self.branches
+        length = np.zeros(len(b))
+        line = b.is_kind(ElementKind.LINE)
+        length[line] = np.nan_to_num(self.grid.line["length_km"].to_numpy()[b.row[line]])
+        own = np.where(chosen >= 0, length[chosen], 0.0) if len(b) else np.zeros(len(chosen))
+        return np.asarray(accumulate(own[None, :], self.paths.predecessor)[0])
+
+    @cached_property
+    def customer(self) -> Ints:
+        """A number for each customer: the loads on the two legs of one service are one. [consumer]"""
+        bus = self.grid.consumer["bus1"].to_numpy().astype(np.int64)
+        rows = np.arange(len(bus))
+        key = np.where(self.three_wire_leg, bus, len(self.grid.bus) + rows)
+        return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
+
+    @cached_property
+    def first_load(self) -> Ints:
+        """Row of the first load of each customer. [customer]"""
+        return np.asarray(np.unique(self.customer, return_index=True)[1], dtype=np.int64)
+
+    def per_customer(self, values: Floats) -> Floats:
+        """Sum over the loads of each customer. [customer]"""
+        total = np.zeros(len(self.first_load))
+        np.add.at(total, self.customer, values)
+        return total
+
+    def of_customer(self, column: str) -> npt.NDArray[Any]:
+        """A column of the consumer table, at each customer's first load. [customer]"""
+        return np.asarray(self.grid.consumer[column].to_numpy()[self.first_load])
+
+    @cached_property
+    def bank_phases(self) -> Ints:
+        """Phases of the bank that a unit is of: three single-phase units are one three-phase transformer. [unit]"""
+        unit = self.grid.transformer
+        total = np.bincount(unit["bank"], unit["n_phases"], len(unit))
+        return np.asarray(total[unit["bank"].to_numpy()], dtype=np.int64)
+
+    @cached_property
+    def centre_tapped(self) -> Bools:
+        """Single-phase units with two low-voltage legs. [unit]"""
+        winding, unit = self.grid.winding, self.grid.transformer
+        low = (winding["rated_kv"] < LOW_VOLTAGE_KV).to_numpy()
+        legs = np.bincount(winding["transformer"][low], minlength=len(unit))
+        return np.asarray((legs == 2) & (unit["n_phases"] == 1))
