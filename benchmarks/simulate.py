@@ -12,6 +12,8 @@ For each feeder, one core, interleaved rounds, the fastest of each:
 * *engine path*: the same day as we simulate it: canonical reset, 24 solves, voltages, customers' and devices' currents,
   taps and steps read, sources' currents computed.
 * *whole case*: what `mycelium simulate` does per case: draw, solve by whichever path is valid, make the Day.
+* *corpus case*: the same on a corpus' strata, record variants included; *kept*: the rate of `mycelium corpus build`,
+  which also stores them on disk, over that. Both on the same units of cases, with every variant compiled before.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from pathlib import Path
 import numpy as np
 from opendssdirect import dss as odd
 
+from mycelium.corpus.plan import CASES_PER_UNIT, Unit, stratum
+from mycelium.corpus.unit import UnitBuilder
 from mycelium.feeders import feeder_path
 from mycelium.grid.admittance import Admittance
 from mycelium.schema import HOURS
@@ -48,6 +52,7 @@ FEEDERS = {
 FAMILIES = ("ieee", "enwl", "epri")
 PLAIN = CaseMix(variant=0.0, phase_change=0.0, keep_supply=0.0, lose_supply=0.0, fault=0.0)
 MIXED = CaseMix(variant=0.0)
+WARM_UP = 3  # units: 15 cases on the four record variants
 
 
 def seconds(job: Callable[[], object]) -> float:
@@ -143,6 +148,41 @@ class Ours:
                 self.mixed.simulate(1, self.number)
 
 
+class CorpusUnits:
+    """Units of a corpus: simulated only, and built."""
+
+    def __init__(self, name: str, master: Path, root: Path, folder: Path) -> None:
+        self.name, self.source = name, NetworkSource(master, root, name)
+        self.network, self.builder = Network(self.source, CaseMix()), UnitBuilder(folder)
+        for number in range(self.network.n_variants):
+            self.network.circuit(number)
+
+    def simulate(self, chunk: int) -> None:
+        for number in self._numbers(chunk):
+            with suppress(Rejection):
+                self.network.simulate(1, number, stratum(self.name, 1, number).mix)
+
+    def build(self, chunk: int) -> None:
+        self.builder.build(Unit(self.name, self.source, 1, chunk, self._numbers(chunk), 1.0))
+
+    @staticmethod
+    def _numbers(chunk: int) -> range:
+        return range(chunk * CASES_PER_UNIT, (chunk + 1) * CASES_PER_UNIT)
+
+    def rates(self, rounds: int) -> tuple[float, float]:
+        """Cases per second, simulated and built: the whole of all rounds, each unit once each way."""
+        spent = [0.0, 0.0]
+        for k in range(WARM_UP):
+            self.build(k)
+        for k in range(WARM_UP, WARM_UP + rounds):
+            spent[0] += seconds(lambda k=k: self.simulate(k))  # type: ignore[misc]
+            spent[1] += seconds(lambda k=k: self.build(k))  # type: ignore[misc]
+        self.network.close()
+        self.builder.close()
+        cases = rounds * CASES_PER_UNIT
+        return cases / spent[0], cases / spent[1]
+
+
 def measure(name: str, master: Path, root: Path, rounds: int) -> list[str]:
     ours = Ours(master, root)
     demand = ours.circuit.demand
@@ -159,11 +199,14 @@ def measure(name: str, master: Path, root: Path, rounds: int) -> list[str]:
         keep("bare", ours.bare_from_reset())
         keep("path", seconds(ours.engine_path))
         keep("case", seconds(lambda: ours.whole_cases(cases)) / cases)
+    with tempfile.TemporaryDirectory() as folder:
+        units = CorpusUnits(name.replace(" ", "_"), master, root, Path(folder))
+        simulated, built = units.rates(rounds if len(ours.circuit.grid.bus) < 2000 else 1)
     return [
         name, f"{len(ours.circuit.grid.bus)}", f"{1e3 * best['element']:.1f}", f"{1e3 * best['fixed']:.2f}",
         f"{best['element'] / best['fixed']:.1f}×", f"{1e3 * best['bare']:.1f}", f"{1e3 * best['path']:.1f}",
         f"{best['path'] / best['bare']:.2f}×", f"{best['element'] / best['path']:.1f}×",
-        f"{1 / best['fixed']:.0f}", f"{1 / best['case']:.1f}",
+        f"{1 / best['fixed']:.0f}", f"{1 / best['case']:.1f}", f"{simulated:.1f}", f"{built / simulated:.2f}×",
     ]  # fmt: skip
 
 
@@ -204,6 +247,7 @@ def main() -> None:
         titles = [
             "feeder", "buses", "element by element, ms", "fixed point, ms", "ratio", "engine bare, ms",
             "engine path, ms", "path / bare", "element by element / path", "days/s fixed point", "whole cases/s",
+            "corpus cases/s", "kept",
         ]  # fmt: skip
         print("| " + " | ".join(titles) + " |")
         print("|---|" + "---:|" * (len(titles) - 1))
