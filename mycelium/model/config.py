@@ -46,6 +46,13 @@ class MyceliumConfig:
     window: WindowOptions = field(default_factory=WindowOptions)
 
     def __post_init__(self) -> None:
+        for name in ("width", "heads", "layers", "feedforward", "position"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)!r}: expected a whole number, at least 1")
+        if not all(isinstance(dilation, int) and dilation > 0 for dilation in self.dilations):
+            raise ValueError(f"dilations {self.dilations}: expected whole numbers, at least 1")
+        if not isinstance(self.dropout, float) or not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout {self.dropout!r}: expected a number from 0 to less than 1")
         if not self.tasks or not set(self.tasks) <= set(TASKS):
             raise ValueError(f"tasks {self.tasks}: expected one or more of {', '.join(TASKS)}")
 
@@ -56,8 +63,8 @@ class MyceliumConfig:
 
     @staticmethod
     def tiny() -> MyceliumConfig:
-        """All parts at a size for tests: under 50 kB of weights."""
-        return MyceliumConfig(width=8, heads=2, layers=1, feedforward=8, position=4, window=_PAPER_WINDOW)
+        """All parts at a size for tests: under 50 kB when saved."""
+        return MyceliumConfig(width=4, heads=2, layers=1, feedforward=4, position=2, window=_PAPER_WINDOW)
 
     @property
     def attention(self) -> AttentionConfig:

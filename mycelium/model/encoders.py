@@ -43,10 +43,15 @@ class Encoder(nn.Module):
         from_static, from_temporal = self.first.weight.split(self.sizes, dim=1)
         hidden = functional.linear(static, from_static, self.first.bias).unsqueeze(0)
         if temporal:
-            readings = torch.cat([part.inputs() for part in temporal], dim=-1)
+            readings = torch.cat([side for part in temporal for side in _masked(part)], dim=-1)
             hidden = hidden + functional.linear(readings, from_temporal)
         state: Tensor = self.norm(self.second(functional.silu(hidden)))
         return state.expand(HOURS, -1, -1)
+
+
+def _masked(readings: Measured) -> tuple[Tensor, Tensor]:
+    """Values, whatever stands where nothing was seen replaced by 0, and their mask."""
+    return torch.where(readings.seen, readings.value, 0.0), readings.seen.to(readings.value.dtype)
 
 
 class PositionEncoder(nn.Module):

@@ -89,11 +89,11 @@ class Encoders(nn.Module):
         """Add what transformers measure at their terminals to buses and to transformer edges."""
         assert self.terminal is not None and self.to_bus is not None and self.to_branch is not None
         terminal = self.terminal(window.static[Store.TERMINAL], [window.temporal[Store.TERMINAL]])
-        bus = window.edges[Relation.TERMINAL_BUS][1]
-        at_bus = segment_mean(self.to_bus(terminal), bus, nodes[Store.BUS].shape[1])
+        source, bus = window.edges[Relation.TERMINAL_BUS]
+        at_bus = segment_mean(self.to_bus(terminal).index_select(1, source), bus, nodes[Store.BUS].shape[1])
         nodes[Store.BUS] = nodes[Store.BUS] + at_bus
-        owner = window.edges[Relation.TERMINAL_OBJECT][1]
-        objects = segment_mean(self.to_branch(terminal), owner, len(window.graph[OBJECT]))
+        source, owner = window.edges[Relation.TERMINAL_OBJECT]
+        objects = segment_mean(self.to_branch(terminal).index_select(1, source), owner, len(window.graph[OBJECT]))
         unit, edge = window.edges[Relation.OBJECT_EDGE]
         of_edge = torch.empty_like(unit)
         of_edge[edge] = unit

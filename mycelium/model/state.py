@@ -59,6 +59,8 @@ class StateReadout(nn.Module):
         super().__init__()
         self.refine = nn.Sequential(*(CausalConvolution(config, dilation) for dilation in config.dilations))
         self.output = ExactLinear(config.width, 2 * N_PHASES)
+        nn.init.zeros_(self.output.weight)  # the first answer is the nominal voltage everywhere
+        nn.init.zeros_(self.output.bias)
 
     def forward(self, window: Window, context: Context) -> dict[str, Tensor]:
         """``v_pu`` and ``angle_rad`` of ``Estimates``."""
