@@ -16,6 +16,8 @@ from rich.table import Table
 
 from mycelium.corpus.command import app as corpus
 from mycelium.errors import FeederError
+from mycelium.evaluate.command import app as evaluation
+from mycelium.evaluate.command import table as tables
 from mycelium.sense.command import app as readings
 from mycelium.train.command import app as training
 
@@ -25,6 +27,8 @@ app = App(
 app.command(readings)
 app.command(corpus)
 app.command(training)
+app.command(evaluation)
+app.command(tables)
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
 Root = Annotated[Path | None, Parameter(help="Folder that bounds what the model may read; else the master's own.")]

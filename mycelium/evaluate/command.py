@@ -1,0 +1,160 @@
+"""`mycelium evaluate` and `mycelium table`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from mycelium.corpus.catalogue import Split
+from mycelium.errors import FeederError
+
+if TYPE_CHECKING:
+    from mycelium.evaluate.evaluation import Results
+
+app = App(name="evaluate", help="Every metric of a model on one split.")
+table = App(name="table", help="The paper's tables with our rows beside the paper's.")
+_out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+
+_CASES = 14  # per network of a catalogue, which does not say
+
+
+@app.default
+def evaluate(
+    *,
+    weights: str,
+    catalogue: Path,
+    split: Split,
+    json: Path | None = None,
+    label: str | None = None,
+    cases: int | None = None,
+    seed: int = 20261119,
+    workers: int = 0,
+    device: str = "auto",
+    half: Annotated[bool, Parameter(negative="")] = False,
+    buses_per_batch: int = 20_000,
+) -> None:
+    """Evaluate a model by policy and by network, with intervals.
+
+    Args:
+        weights: Folder of weights, or a name that ships with the package.
+        catalogue: Catalogue, corpus file, or folder of a built corpus.
+        split: Which of its networks.
+        json: File for all results; `mycelium table` reads it.
+        label: What the model is called in tables; the name of its weights if not given.
+        cases: Of each network; all that a corpus has, or 14 of a catalogue, if not given.
+        seed: Of the cases of a catalogue.
+        workers: Processes that simulate and render; 0 works in this one.
+        device: cuda, cpu, or auto.
+        half: Matrix products in bfloat16.
+        buses_per_batch: Most buses at once.
+    """
+    from mycelium import Mycelium
+    from mycelium.evaluate.evaluation import Results
+    from mycelium.evaluate.evaluation import evaluate as run
+    from mycelium.evaluate.frozen import FrozenConfig, open_split
+    from mycelium.train.processes import joined
+
+    model = Mycelium.from_pretrained(weights)
+    config = FrozenConfig(buses_per_batch=buses_per_batch, options=model.config.window, workers=workers)
+    number = cases or (None if catalogue.is_dir() or "[cases]" in catalogue.read_text(encoding="utf-8") else _CASES)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with (
+        joined(device) as processes,
+        open_split(catalogue, split, number, seed, config, model.normalisation) as samples,
+        Progress(*columns, console=_err, transient=True) as bar,
+    ):
+        task = bar.add_task(f"evaluating on {split}", total=len(samples))
+        scores = run(
+            model.to(processes.device), samples.epoch(), processes.device, half, lambda n: bar.advance(task, n)
+        )
+        bar.update(task, description="intervals")
+        about: dict[str, Any] = {
+            "label": label or Path(weights).name,
+            "split": split.value,
+            "place": catalogue.name,
+            "seed": seed,
+            "rejected": samples.rejected.total(),
+        }
+        results = Results.of(scores, about)
+    if json is not None:
+        results.save(json)
+    _print(results)
+
+
+def _print(results: Results) -> None:
+    """Pooled and macro values with intervals, then pooled values by policy."""
+    from mycelium.evaluate.metrics import METRICS, PAPER
+    from mycelium.evaluate.scores import ALL, MACRO, POOLED
+
+    frame, about = results.table, results.about
+    title = f"{about['label']}, split {about['split']}: {about['networks']} networks, {about['cases']} cases, "
+    both = Table("", "pooled", "95 %", "macro", "95 %", "of", title=escape(title + f"{about['samples']} samples"))
+    pooled, macro = (
+        frame[(frame["network"] == name) & (frame["policy"] == ALL)].set_index("metric") for name in (POOLED, MACRO)
+    )
+    for name in pooled.index:
+        cells = [text for row in (pooled.loc[name], macro.loc[name]) for text in _with_interval(row)]
+        both.add_row(METRICS[name].says, *cells, f"{pooled.loc[name, 'count']:,}")
+    _out.print(both)
+    policies = [name for name in frame["policy"].unique() if name != ALL]
+    by_policy = Table("pooled", *(name.replace("_", " ") for name in policies))
+    cells_of = frame[frame["network"] == POOLED].set_index(["metric", "policy"])["value"]
+    for name in (name for name in PAPER if name in pooled.index):
+        by_policy.add_row(name, *(_number(cells_of[name, policy]) for policy in policies))
+    _out.print(by_policy)
+
+
+def _with_interval(row: Any) -> tuple[str, str]:
+    low, high = _number(row["low"]), _number(row["high"])
+    return _number(row["value"]), f"{low} to {high}" if low else ""
+
+
+def _number(value: float) -> str:
+    return "" if value != value else f"{value:.4g}"
+
+
+@table.default
+def print_tables(
+    results: list[Path] | None = None,
+    *,
+    only: list[str] | None = None,
+    form: Annotated[str, Parameter(name="--format")] = "markdown",
+    intervals: Annotated[bool, Parameter(negative="")] = False,
+    out: Path | None = None,
+) -> None:
+    """Print the paper's tables, ours beside them.
+
+    Args:
+        results: Files of `mycelium evaluate --json`.
+        only: Names of tables; all if not given.
+        form: markdown, latex or csv.
+        intervals: Print 95 % intervals with ours.
+        out: File to write to instead.
+    """
+    from mycelium.evaluate.evaluation import Results
+    from mycelium.evaluate.paper_tables import TITLES
+    from mycelium.evaluate.tables import Format, lines_of, render
+
+    if form not in list(Format):
+        raise FeederError(f"--format {form}: expected {', '.join(Format)}")
+    found = [Results.load(path) for path in results or []]
+    texts = [render(name, lines_of(name, found, intervals), found, Format(form)) for name in only or TITLES]
+    if form == Format.CSV:  # one header for all
+        texts = [text if k == 0 else text.partition("\n")[2] for k, text in enumerate(texts)]
+    text = ("" if form == Format.CSV else "\n").join(texts)
+    if out is None:
+        print(text, end="")
+    else:
+        out.write_text(text, encoding="utf-8")
