@@ -71,7 +71,7 @@ def training_entries(catalogue: Path) -> tuple[Entry, ...]:
 
 def _measure(entry: Entry) -> tuple[list[Source], list[Remark]]:
     try:
-        model = Model.read(entry)
+        model = Model.read(entry.network_source, entry.family)
     except FeederError as error:
         return [], [Remark(entry.name, "all", str(error))]
     rows = [convention(model), *_rows(model)]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mycelium.corpus.catalogue import Entry
 from mycelium.engine import Engine
 from mycelium.grid.dss_script import read_script
 from mycelium.grid.grid import Grid
@@ -18,6 +17,7 @@ from mycelium.grid.position import PathStatistics, accumulate, path_statistics
 from mycelium.grid.read_opendss import read_circuit
 from mycelium.grid.topology import Branches, branches
 from mycelium.schema import LOW_VOLTAGE_KV, ElementKind
+from mycelium.simulate.network import NetworkSource
 from mycelium.simulate.profile_own import daily_means
 from mycelium.simulate.shapes import Demand, OwnShapes
 from mycelium.synth.library_rows import Level
@@ -39,6 +39,7 @@ class Model:
         grid: Its records.
         engine: Its compiled circuit, for the controls, which are no records.
         nominal_kw, nominal_kvar: Nominal demand, which is the peak of the year, of every load. [consumer]
+        peak_kw, peak_kvar: Demand in the hour of the largest total; nominal where loads have no shape. [consumer]
     """
 
     family: str
@@ -47,18 +48,26 @@ class Model:
     engine: Engine
     nominal_kw: Floats
     nominal_kvar: Floats
+    peak_kw: Floats
+    peak_kvar: Floats
 
     @staticmethod
-    def read(entry: Entry) -> Model:
+    def read(source: NetworkSource, family: str) -> Model:
         """Read and compile a network."""
-        script = read_script(entry.master, entry.root)
+        script = read_script(source.master, source.root)
         engine = Engine(script)
         grid, _, _ = read_circuit(script, engine)
         demand, own = Demand.of(engine, grid), OwnShapes.read(engine, grid)
         # A load with a shape of its own peaks where the shape does: some models give 1 kW and a shape in kW.
-        peak = np.array([daily_means(p, step).max() for p, step in zip(own.p, own.hours_per_step, strict=True)] + [1.0])
-        peak = peak[own.load]  # without a shape, the last
-        return Model(entry.family, entry.name, grid, engine, demand.nominal_kw * peak, demand.nominal_kvar * peak)
+        year = _hourly(own)
+        hour = int(np.argmax(_per_shape(own, demand.nominal_kw) @ year))
+        name = source.name or grid.name
+        powers = [
+            nominal * factor[own.load]  # without a shape, the last
+            for factor in (year.max(axis=1), year[:, hour])
+            for nominal in (demand.nominal_kw, demand.nominal_kvar)
+        ]
+        return Model(family, name, grid, engine, *powers)
 
     @cached_property
     def line_to_line_kv(self) -> Floats:
@@ -133,3 +142,17 @@ class Model:
         low = (winding["rated_kv"] < LOW_VOLTAGE_KV).to_numpy()
         legs = np.bincount(winding["transformer"][low], minlength=len(unit))
         return np.asarray((legs == 2) & (unit["n_phases"] == 1))
+
+
+def _hourly(own: OwnShapes) -> Floats:
+    """Hourly means of all shapes, repeated to the longest, and ones for loads without. [shape + 1, hour]"""
+    hours = [daily_means(p, step).ravel() for p, step in zip(own.p, own.hours_per_step, strict=True)]
+    longest = max((len(values) for values in hours), default=1)
+    return np.stack([*(np.resize(values, longest) for values in hours), np.ones(longest)])
+
+
+def _per_shape(own: OwnShapes, power: Floats) -> Floats:
+    """Sum of power per shape; loads without one come last. [shape + 1]"""
+    total = np.zeros(len(own.p) + 1)
+    np.add.at(total, own.load, power)
+    return total
