@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -70,9 +70,14 @@ class Stock:
             mv={n: lines(Level.MEDIUM, n, parameters.construction) for n in ((1, 3) if tapped else (3,))},
             lv={n: lines(Level.LOW, n, parameters.lv_construction) for n in lv_phases},
             single=library.transformer_ladder(convention, Role.DISTRIBUTION, 1, True) if tapped else (),
-            three=library.transformer_ladder(convention, Role.DISTRIBUTION, 3),
-            substation=library.transformer_ladder(convention, Role.SUBSTATION, 3),
+            three=[_earthed(row, convention.region) for row in library.transformer_ladder(convention, Role.DISTRIBUTION, 3)],
+            substation=[_earthed(row, Region.EUROPE) for row in library.transformer_ladder(convention, Role.SUBSTATION, 3)],
         )
+
+
+def _earthed(row: TransformerType, region: Region) -> TransformerType:
+    """A type with an earthed star below, as loads and laterals to neutral need it; in Europe it is a Dyn."""
+    return replace(row, primary_delta=row.primary_delta or region is Region.EUROPE, secondary_delta=False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mycelium.simulate.builtin_solar import LATITUDES_DEG
 from mycelium.simulate.profiles import CalendarDay
 from mycelium.synth.library import Library
 from mycelium.synth.library_rows import Construction, Convention, Region
+from mycelium.synth.profiles import date_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class SynthConfig:
         europe_share: Share of feeders of European build; the others are North American.
         thermal_probability: How often ratings are enforced.
         lowest_lambda, highest_lambda: Demand of snapshot B, per unit of nominal.
+        pv_probability: How often a feeder has PV beyond what the training networks have, most of which have none.
         time_limit_s: A feeder that takes longer is rejected.
     """
 
@@ -31,6 +33,7 @@ class SynthConfig:
     thermal_probability: float = 0.7
     lowest_lambda: float = 0.2
     highest_lambda: float = 0.4
+    pv_probability: float = 0.5
     time_limit_s: int = 600
 
 
@@ -41,7 +44,6 @@ class Parameters:
     Attributes:
         target_buses: Size aimed at.
         convention: How the source network is built that this one follows.
-        demand_factor: Multiplies the demand of all load records, so that customers have the sampled mean.
         kw_per_customer: Sampled network demand level.
         demand_lambda: Demand of snapshot B (the paper's λ).
         thermal: Whether ratings are enforced (b).
@@ -82,20 +84,39 @@ class Parameters:
 
 # Where statistics of single networks leave what can be built, they are cut to these.
 _LIMITS = {
-    "kw_per_customer": (1.0, 25.0),
+    "kw_per_customer": (1.2, 12.0),
     "customers_per_single_phase_transformer": (1.0, 30.0),
     "customers_per_three_phase_transformer": (2.0, 250.0),
     "transformer_utilisation": (0.25, 1.3),
     "three_phase_customer_share": (0.01, 0.5),
-    "lv_span_m": (15.0, 80.0),
+    "lv_span_m": (10.0, 80.0),
     "mv_span_m": (30.0, 400.0),
     "mv_km_per_switch": (0.1, 5.0),
-    "ties_per_switch": (0.1, 1.0),
+    "ties_per_switch": (0.0, 1.0),
     "capacitor_kvar_per_kw": (0.0, 0.5),
     "line_regulators": (0.0, 4.0),
     "pv_customer_share": (0.0, 0.6),
     "pv_kw": (1.0, 12.0),
 }
+
+# Customers that one three-phase transformer serves at least: European ones are few and large.
+_FEWEST_THREE = {Region.NORTH_AMERICA: 1.0, Region.EUROPE: 20.0}
+_MV_KV = {Region.NORTH_AMERICA: 12.47, Region.EUROPE: 11.0}
+_LV_KV = {Region.NORTH_AMERICA: (0.24, 0.208), Region.EUROPE: (0.23, 0.4)}
+
+
+def complete(convention: Convention) -> Convention:
+    """A convention with the usual voltages where its network ends at medium voltage, or begins at low."""
+    single_kv, three_kv = _LV_KV[convention.region]
+    known = convention.lv_single_kv > 0 and convention.lv_three_kv > 0
+    lacking = not known and convention.region is Region.NORTH_AMERICA
+    return replace(
+        convention,
+        mv_kv=convention.mv_kv if convention.mv_kv >= 2.0 else _MV_KV[convention.region],
+        lv_single_kv=convention.lv_single_kv if known else single_kv,
+        lv_three_kv=convention.lv_three_kv if known else three_kv,
+        centre_tapped=convention.centre_tapped or lacking,
+    )
 
 
 def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Generator) -> Parameters:
@@ -103,7 +124,7 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
     ratio = config.largest_buses / config.smallest_buses
     target = round(config.smallest_buses * ratio ** rng.random())
     region = Region.EUROPE if rng.random() < config.europe_share else Region.NORTH_AMERICA
-    convention = library.draw_convention(rng, region)
+    convention = complete(library.draw_convention(rng, region))
     lambda_range = config.highest_lambda - config.lowest_lambda
     demand_lambda = config.lowest_lambda + lambda_range * rng.random()
     thermal = bool(rng.random() < config.thermal_probability)
@@ -126,9 +147,9 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
         thermal=thermal,
         climate=int(rng.integers(len(CLIMATES))),
         latitude_deg=int(LATITUDES_DEG[rng.integers(len(LATITUDES_DEG))]),
-        date=CalendarDay.draw(rng),
+        date=date_of(CalendarDay.draw(rng).day_of_year),
         customers_per_transformer=statistic("customers_per_single_phase_transformer"),
-        customers_per_three_phase=statistic("customers_per_three_phase_transformer"),
+        customers_per_three_phase=max(statistic("customers_per_three_phase_transformer"), _FEWEST_THREE[region]),
         utilisation=statistic("transformer_utilisation"),
         three_phase_share=statistic("three_phase_customer_share"),
         lv_reach_m=float(np.clip(reach_m, 30, 90) if centre_tapped else np.clip(reach_m, 150, 600)),
@@ -139,12 +160,12 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
         line_utilisation=0.35 + 0.4 * u[2],
         lateral_kva=200 + 600 * u[3],
         own_transformers=bool(u[4] < 0.7),
-        imbalance=0.6 * u[5],
+        imbalance=0.6 * u[7],
         mv_km_per_switch=statistic("mv_km_per_switch"),
         ties_per_switch=statistic("ties_per_switch"),
         capacitor_kvar_per_kw=statistic("capacitor_kvar_per_kw") if convention.has_capacitors else 0.0,
         line_regulators=round(statistic("line_regulators")) if convention.has_regulators else 0,
-        pv_share=statistic("pv_customer_share"),
+        pv_share=max(statistic("pv_customer_share"), 0.5 * u[5] if u[6] < config.pv_probability else 0.0),
         pv_kw=(pv_kw[0], pv_kw[1]),
-        source_pu=float(np.clip(convention.source_pu, 1.0, 1.04)),
+        source_pu=float(np.clip(convention.source_pu, 1.0, 1.035)),
     )

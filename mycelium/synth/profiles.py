@@ -22,8 +22,7 @@ from mycelium.simulate.builtin_solar import solar_day
 from mycelium.simulate.profile_files import ACTIVE, PV, YEAR_H, ProfileTable
 from mycelium.simulate.profiles import DAYS_PER_WEEK, DAYS_PER_YEAR, CalendarDay
 from mycelium.simulate.seeds import generator
-from mycelium.synth.customers import Customers
-from mycelium.synth.geography import Floats, Ints
+from mycelium.synth.geography import Flags, Floats, Ints
 
 HOMES, BUSINESSES = 400, 120
 _AREAS_AT_ONCE = 256  # so that a feeder of many transformers does not need 8,760 numbers for each of them at a time
@@ -106,19 +105,19 @@ def date_of(day_of_year: int) -> CalendarDay:
     return CalendarDay(day_of_year, (day_of_year - 1) % DAYS_PER_WEEK)
 
 
-def match_buildings(customers: Customers, year: ReferenceYear, rng: np.random.Generator) -> Ints:
+def match_buildings(kw: Floats, three_phase: Flags, year: ReferenceYear, rng: np.random.Generator) -> Ints:
     """A building for every customer of its class: those drawn, by annual peak, to customers by nominal demand.
 
     Returns:
         Row in the reference year. [customer]
     """
-    building = np.zeros(len(customers.kw), dtype=np.int64)
-    pools = ((~customers.three_phase, 0, year.homes), (customers.three_phase, year.homes, len(year.peak_kw)))
+    building = np.zeros(len(kw), dtype=np.int64)
+    pools = ((~three_phase, 0, year.homes), (three_phase, year.homes, len(year.peak_kw)))
     for who, first, end in pools:
         members = np.flatnonzero(who)
         drawn = rng.integers(first, end, size=len(members))
         drawn = drawn[np.argsort(year.peak_kw[drawn], kind="stable")]
-        building[members[np.argsort(customers.kw[members], kind="stable")]] = drawn
+        building[members[np.argsort(kw[members], kind="stable")]] = drawn
     return building
 
 
