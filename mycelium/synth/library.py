@@ -142,8 +142,9 @@ class Library:
         def fits(row: Conductor) -> bool:
             return row.level == level and row.n_phases == n_phases and construction in (None, row.construction)
 
-        rows = self._near(convention, [row for row in self.conductors if fits(row)], ENOUGH_TYPES, ENOUGH_TYPES)
-        return _rising(rows, lambda row: row.ampacity_a, lambda row: -row.r1_ohm_per_km)
+        return self._ladder(
+            convention, filter(fits, self.conductors), lambda row: row.ampacity_a, lambda row: -row.r1_ohm_per_km
+        )
 
     def transformer_ladder(
         self, convention: Convention, role: Role, n_phases: int, centre_tapped: bool = False
@@ -153,9 +154,8 @@ class Library:
         def fits(row: TransformerType) -> bool:
             return (row.role, row.n_phases, row.centre_tapped) == (role, n_phases, centre_tapped)
 
-        rows = self._near(convention, [row for row in self.transformers if fits(row)], ENOUGH_TYPES, ENOUGH_TYPES)
-        common = sorted(rows, key=lambda row: (row.kva, -row.count))
-        return _rising(common, lambda row: row.kva, lambda row: row.kva)
+        common = sorted(filter(fits, self.transformers), key=lambda row: -row.count)
+        return self._ladder(convention, common, lambda row: row.kva, lambda row: row.kva)
 
     # ---- demand ----
 
@@ -172,11 +172,11 @@ class Library:
 
     def draw_regulator(self, rng: np.random.Generator, convention: Convention) -> RegulatorSetting:
         """Settings of a regulator."""
-        return _draw_row(rng, self._near(convention, self.regulators, 1, 1), lambda row: float(row.count))
+        return _draw_row(rng, self._nearest(convention, self.regulators), lambda row: float(row.count))
 
     def draw_capacitor(self, rng: np.random.Generator, convention: Convention) -> CapacitorSetting:
         """Size and control of a shunt capacitor."""
-        return _draw_row(rng, self._near(convention, self.capacitors, 1, 1), lambda row: float(row.count))
+        return _draw_row(rng, self._nearest(convention, self.capacitors), lambda row: float(row.count))
 
     # ---- planning statistics ----
 
@@ -198,19 +198,32 @@ class Library:
     def _statistic_of(self, rng: np.random.Generator, convention: Convention, name: str) -> Statistic:
         if name not in STATISTICS:
             raise ValueError(f"no planning statistic '{name}'; known are {', '.join(STATISTICS)}")
-        rows = self._near(convention, [row for row in self.statistics if row.name == name], ENOUGH_NETWORKS, 1)
+        family, region, everything = self._near(convention, [row for row in self.statistics if row.name == name])
+        rows = family if len(family) >= ENOUGH_NETWORKS else region or everything
         return _draw_row(rng, rows, lambda _: 1.0)
 
-    def _near(self, convention: Convention, rows: Sequence[Row], own: int, regional: int) -> Sequence[Row]:
-        """Rows of the convention's family if there are ``own`` at least, of its region if ``regional``; else all."""
-        near = [row for row in rows if self._region.get(row.network) == convention.region]
-        nearest = [row for row in near if row.family == convention.family]
-        for chosen, enough in ((nearest, own), (near, regional)):
-            if len(chosen) >= enough:
-                return chosen
-        if not rows:
+    # ---- where to look ----
+
+    def _near(self, convention: Convention, rows: Iterable[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+        """Rows of the convention's family in its region, of its region, and all."""
+        everything = list(rows)
+        if not everything:
             raise FeederError(f"the component library lacks what family '{convention.family}' needs; add networks")
-        return rows
+        region = [row for row in everything if self._region.get(row.network) == convention.region]
+        return [row for row in region if row.family == convention.family], region, everything
+
+    def _nearest(self, convention: Convention, rows: Iterable[Row]) -> list[Row]:
+        return next(near for near in self._near(convention, rows) if near)
+
+    def _ladder(
+        self, convention: Convention, rows: Iterable[Row], first: Callable[[Row], float], second: Callable[[Row], float]
+    ) -> tuple[Row, ...]:
+        """Types that rise in both, of the nearest source that has enough; of all if none has."""
+        for near in self._near(convention, rows):
+            ladder = _rising(near, first, second)
+            if len(ladder) >= ENOUGH_TYPES:
+                break
+        return ladder
 
 
 def _weights(rows: Sequence[Row], within: Callable[[Row], float]) -> Floats:

@@ -32,6 +32,7 @@ LEFT_OUT = {
     "csiro_enwl_4wire": "the feeders of enwl again, with explicit neutrals",
 }
 _TASKS_PER_WORKER = 25  # engines keep memory of old circuits: workers are replaced
+ENOUGH_RATED, FEWEST_RATED = 10, 3  # line types, for a law per construction, and for any
 _PER_TRANSFORMER = "customers_per_three_phase_transformer"
 
 
@@ -112,15 +113,16 @@ def join_sites(rows: Sequence[Source]) -> list[Source]:
 def rate_conductors(rows: Sequence[Source]) -> list[Source]:
     """Give line types without a rating the one that their resistance suggests: a power law through the rated ones.
 
-    One law per voltage class and construction, or per class where a construction has none rated.
+    One law per voltage class and construction, or per class where a construction has few rated. Without a law, they
+    are left out.
     """
     lines = [row for row in rows if isinstance(row, Conductor)]
     rated = [row for row in lines if row.rated]
     fits = {}
     for key in {(row.level, row.construction) for row in lines}:
         own = [row for row in rated if (row.level, row.construction) == key]
-        chosen = own if len(own) >= 10 else [row for row in rated if row.level is key[0]]
-        if chosen:
+        chosen = own if len(own) >= ENOUGH_RATED else [row for row in rated if row.level is key[0]]
+        if len({row.r1_ohm_per_km for row in chosen}) >= FEWEST_RATED:
             fits[key] = np.polyfit(
                 np.log([row.r1_ohm_per_km for row in chosen]), np.log([row.ampacity_a for row in chosen]), 1
             )

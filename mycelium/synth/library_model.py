@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from mycelium.engine import Engine
 from mycelium.grid.dss_script import read_script
-from mycelium.grid.grid import Grid
+from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.nominal_angle import nominal_angle
-from mycelium.grid.position import PathStatistics, accumulate, path_statistics
+from mycelium.grid.position import accumulate, path_statistics
 from mycelium.grid.read_opendss import read_circuit
-from mycelium.grid.topology import Branches, branches
+from mycelium.grid.topology import branches
 from mycelium.schema import LOW_VOLTAGE_KV, ElementKind
 from mycelium.simulate.network import NetworkSource
 from mycelium.simulate.profile_own import daily_means
@@ -37,6 +37,7 @@ class Model:
     Attributes:
         family, network: Where it comes from.
         grid: Its records.
+        configuration: Its switch positions.
         engine: Its compiled circuit, for the controls, which are no records.
         nominal_kw, nominal_kvar: Nominal demand, which is the peak of the year, of every load. [consumer]
         peak_kw, peak_kvar: Demand in the hour of the largest total; nominal where loads have no shape. [consumer]
@@ -45,6 +46,7 @@ class Model:
     family: str
     network: str
     grid: Grid
+    configuration: Configuration
     engine: Engine
     nominal_kw: Floats
     nominal_kvar: Floats
@@ -56,7 +58,7 @@ class Model:
         """Read and compile a network."""
         script = read_script(source.master, source.root)
         engine = Engine(script)
-        grid, _, _ = read_circuit(script, engine)
+        grid, configuration, _ = read_circuit(script, engine)
         demand, own = Demand.of(engine, grid), OwnShapes.read(engine, grid)
         # A load with a shape of its own peaks where the shape does: some models give 1 kW and a shape in kW.
         year = _hourly(own)
@@ -67,7 +69,7 @@ class Model:
             for factor in (year.max(axis=1), year[:, hour])
             for nominal in (demand.nominal_kw, demand.nominal_kvar)
         ]
-        return Model(family, name, grid, engine, *powers)
+        return Model(family, name, grid, configuration, engine, *powers)
 
     @cached_property
     def line_to_line_kv(self) -> Floats:
@@ -88,22 +90,17 @@ class Model:
         return np.asarray((consumer["n_phases"] == 1) & (consumer["rated_kv"] < _LEG_KV))
 
     @cached_property
-    def branches(self) -> Branches:
-        return branches(self.grid)
-
-    @cached_property
-    def paths(self) -> PathStatistics:
-        return path_statistics(self.grid, nominal_angle(self.grid))
-
-    @cached_property
     def distance_km(self) -> Floats:
-        """Line length from the substation, lines of unknown length counting nothing. [bus]"""
-        chosen, b = self.paths.branch, self.branches
-        length = np.zeros(len(b))
-        line = b.is_kind(ElementKind.LINE)
-        length[line] = np.nan_to_num(self.grid.line["length_km"].to_numpy()[b.row[line]])
-        own = np.where(chosen >= 0, length[chosen], 0.0) if len(b) else np.zeros(len(chosen))
-        return np.asarray(accumulate(own[None, :], self.paths.predecessor)[0])
+        """Line length from the substation over closed switches, lines of unknown length counting nothing. [bus]"""
+        opened = np.zeros(len(self.grid.line), bool)
+        opened[self.grid.switches] = self.configuration.switch_open
+        # Paths ask the tables only, so that the matrices of open lines may stay.
+        closed = self.grid.replace_tables(line=self.grid.line[~opened].reset_index(drop=True))
+        b, paths = branches(closed), path_statistics(closed, nominal_angle(closed))
+        length = np.zeros(len(b) + 1)  # a bus without a branch before it takes the last
+        line = np.flatnonzero(b.is_kind(ElementKind.LINE))
+        length[line] = np.nan_to_num(closed.line["length_km"].to_numpy()[b.row[line]])
+        return np.asarray(accumulate(length[paths.branch][None, :], paths.predecessor)[0])
 
     @cached_property
     def customer(self) -> Ints:
