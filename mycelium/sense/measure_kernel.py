@@ -44,16 +44,25 @@ def currents(v: Complex, pointer: Ints, node: Ints, y: Complex) -> Complex:
         pointer: First value of every entry, one more at the end. [entry + 1]
         node, y: Node and admittance of every value. [value]
     """
-    n = len(pointer) - 1
-    out = np.empty((len(v), n), np.complex128)
-    for h in range(len(v)):
-        for e in range(n):
-            re = im = 0.0
-            for k in range(pointer[e], pointer[e + 1]):
-                x, a = v[h, node[k]], y[k]
-                re += a.real * x.real - a.imag * x.imag
-                im += a.real * x.imag + a.imag * x.real
-            out[h, e] = complex(re, im)
+    n, hours = len(pointer) - 1, len(v)
+    out = np.empty((hours, n), np.complex128)
+    # Hours of one node side by side, filled when it is first met: so the innermost loop runs over them.
+    day, met = np.empty((v.shape[1], hours), np.complex128), np.zeros(v.shape[1], np.bool_)
+    re, im = np.empty(hours), np.empty(hours)
+    for e in range(n):
+        re[:] = 0.0
+        im[:] = 0.0
+        for k in range(pointer[e], pointer[e + 1]):
+            a, x = y[k], day[node[k]]
+            if not met[node[k]]:
+                met[node[k]] = True
+                for h in range(hours):
+                    x[h] = v[h, node[k]]
+            for h in range(hours):
+                re[h] += a.real * x[h].real - a.imag * x[h].imag
+                im[h] += a.real * x[h].imag + a.imag * x[h].real
+        for h in range(hours):
+            out[h, e] = complex(re[h], im[h])
     return out
 
 
