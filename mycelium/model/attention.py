@@ -64,7 +64,7 @@ class RelationAttention(nn.Module):
             By kind of node. [time, node, width]
         """
         states = [nodes[kind] for kind in self.config.nodes]
-        dtype = _precision(states[0])
+        dtype = precision(states[0])
         if edges.tables is not None:
             out = self._fused(_Pack.apply(dtype, *states), branches.to(dtype), edges)  # type: ignore[no-untyped-call]
         else:
@@ -124,7 +124,7 @@ class RelationAttention(nn.Module):
         return self.weight.flatten(0, 1).to(dtype), self.bias.flatten(0, 1).to(dtype), self.branch_weight.to(dtype)
 
 
-def _precision(states: Tensor) -> torch.dtype:
+def precision(states: Tensor) -> torch.dtype:
     """Of matrix products: autocast's where it is on."""
     kind = states.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mycelium.errors import FeederError
 from mycelium.grid.grid import Grid
+from mycelium.model.attention import precision
 from mycelium.model.backbone import Backbone
 from mycelium.model.config import MyceliumConfig
 from mycelium.model.estimates import Estimates
@@ -58,6 +59,7 @@ class Mycelium(nn.Module):
         encoded = self.encoders(window)
         edges = _edges(self.config, window)
         branches = torch.cat([encoded.branches[kind] for kind in self.config.attention.branches], dim=1)
+        branches = branches.to(precision(branches))  # once for all layers
         context = Context.of(window, encoded, self.backbone(encoded.nodes, branches, edges))
         answers = _unasked(window)
         for readout in self.readouts.values():
