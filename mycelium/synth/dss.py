@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import acos, tan
 
 from mycelium.synth.design import (
     LEGS,
@@ -148,11 +147,10 @@ def _regulator(bank: Regulator) -> list[str]:
 def _capacitor(bank: Capacitor) -> list[str]:
     three = len(bank.conductors) == 3
     kv = bank.kv if three else bank.kv / ROOT_3
-    texts = [
+    return [
         f"Capacitor.{bank.name} phases={len(bank.conductors)} bus1={at(bank.bus, bank.conductors)} conn=wye "
         f"kV={number(kv)} kvar={number(bank.kvar)}"
     ]
-    return texts
 
 
 def capacitor_control(bank: Capacitor, watched: str) -> str:
@@ -188,10 +186,13 @@ def pv_shape(pv: Pv) -> str:
 
 
 def _pv(pv: Pv) -> str:
-    phases = 3 if len(pv.conductors) == 3 else 1
+    """Behind a centre tap a system has two phases to the neutral, one per leg. With one phase across the legs the
+    engine's volt-var control would measure one leg against the voltage of both, see 0.5 per unit and raise voltage."""
+    phases = len(pv.conductors)
+    kv = pv.kv / 2 * ROOT_3 if phases == 2 else pv.kv
     pf = pv.pf if pv.mode is InverterMode.FIXED_PF else 1.0
     return (
-        f"PVSystem.{pv.name} phases={phases} bus1={at(pv.bus, pv.conductors)} conn=wye kV={number(pv.kv)} "
+        f"PVSystem.{pv.name} phases={phases} bus1={at(pv.bus, pv.conductors)} conn=wye kV={number(kv)} "
         f"kVA={number(pv.kva)} Pmpp={number(pv.kw)} %Pmpp={number(pv.limit_pct)} irradiance=1 pf={number(pf)} "
         f"%cutin=0.1 %cutout=0.1 varfollowinverter=yes vminpu={V_MIN_PU} vmaxpu={V_MAX_PU} daily={pv_shape(pv)}"
     )
@@ -204,18 +205,14 @@ def volt_var_text(pvs: Iterable[Pv]) -> str | None:
         return None
     return (
         f"InvControl.volt_var DERList=[{' '.join(names)}] mode=voltvar vvc_curve1=volt_var "
-        "voltage_curvex_ref=rated deltaq_factor=0.4 VoltageChangeTolerance=0.0005 VarChangeTolerance=0.005"
+        "voltage_curvex_ref=rated RefReactivePower=VARMAX deltaq_factor=0.3 VoltageChangeTolerance=0.001 "
+        "VarChangeTolerance=0.02"
     )
 
 
 def volt_var_curve() -> str:
     x, y = (" ".join(number(value) for value in values) for values in zip(*VOLT_VAR, strict=True))
     return f"XYCurve.volt_var npts={len(VOLT_VAR)} Xarray=[{x}] Yarray=[{y}]"
-
-
-def reactive_kvar(kw: float, pf: float) -> float:
-    """Reactive power of a load at a power factor."""
-    return kw * tan(acos(pf))
 
 
 def shape_text(name: str, active: Sequence[float], reactive: Sequence[float] | None) -> str:
@@ -226,7 +223,7 @@ def shape_text(name: str, active: Sequence[float], reactive: Sequence[float] | N
 
 
 def watched_lines(design: Design) -> dict[str, str]:
-    """A line that ends at each bus. """
+    """The medium-voltage line that ends at each bus."""
     return {line.bus2: line.name for line in design.lines.values() if line.role is LineRole.FEEDER}
 
 

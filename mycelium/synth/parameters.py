@@ -93,7 +93,7 @@ _LIMITS = {
     "mv_span_m": (30.0, 400.0),
     "mv_km_per_switch": (0.1, 5.0),
     "ties_per_switch": (0.0, 1.0),
-    "capacitor_kvar_per_kw": (0.0, 0.5),
+    "capacitor_kvar_per_kw": (0.0, 0.3),
     "line_regulators": (0.0, 4.0),
     "pv_customer_share": (0.0, 0.6),
     "pv_kw": (1.0, 12.0),

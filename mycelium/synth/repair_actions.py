@@ -28,7 +28,7 @@ from mycelium.synth.design import (
     Unit,
     UnitRole,
 )
-from mycelium.synth.diagnosis import Diagnosis
+from mycelium.synth.diagnosis import HIGH_PU, LOW_PU, Diagnosis
 from mycelium.synth.dss import TAP_STEP
 from mycelium.synth.equipment import regulator_kva
 from mycelium.synth.library_rows import RegulatorSetting
@@ -118,48 +118,56 @@ def rebalance_units(design: Design, buses: Iterable[str]) -> list[Element]:
 
 
 def tap_up(design: Design, found: Diagnosis, low: Iterable[str], high_limit_pu: float) -> list[Element]:
-    """Raise the secondary voltage of transformers of low areas, else that of the substation, where nothing gets high."""
-    areas = {design.buses[bus].area for bus in low}
+    """Raise the head if medium voltage is low, else the secondaries of low areas, where nothing gets high by it."""
     highest = _by_area(design, found.highest_pu, max)
-    edits: list[Element] = []
-    for unit in design.units.values():
-        area = design.buses[unit.bus2].area
-        if unit.role is UnitRole.SUBSTATION or area not in areas or unit.tap <= LOWEST_TAP + 1e-9:
-            continue
-        if highest[area] + TAP_STEP + _HEADROOM_PU <= high_limit_pu:
-            edits.append(replace(unit, tap=round(unit.tap - TAP_STEP, 5)))
-    return edits or _head(design, found.worst_high_pu, high_limit_pu, up=True)
+    areas = {design.buses[bus].area for bus in low}
+    room = high_limit_pu - found.worst_high_pu
+    lacking = high_limit_pu if -1 not in areas else LOW_PU + _HEADROOM_PU - found.worst_low_pu
+    head = _head(design, min(room - _HEADROOM_PU, max(lacking, _SUBSTATION_STEP)), +1) if -1 in areas else []
+    return head or _units(design, areas, {a: high_limit_pu - v for a, v in highest.items()}, +1) or (
+        _head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), +1) if -1 not in areas else []
+    )
 
 
 def tap_down(design: Design, found: Diagnosis, high: Iterable[str], low_limit_pu: float) -> list[Element]:
-    """Lower the secondary voltage of transformers of high areas, else at the head, where nothing gets low."""
-    areas = {design.buses[bus].area for bus in high}
+    """Lower the head if medium voltage is high, else the secondaries of high areas, where nothing gets low by it."""
     lowest = _by_area(design, found.lowest_pu, min)
+    areas = {design.buses[bus].area for bus in high}
+    room = found.worst_low_pu - low_limit_pu
+    excess = found.worst_high_pu - HIGH_PU + _HEADROOM_PU
+    head = _head(design, min(room - _HEADROOM_PU, max(excess, _SUBSTATION_STEP)), -1) if -1 in areas else []
+    return head or _units(design, areas, {a: v - low_limit_pu for a, v in lowest.items()}, -1) or (
+        _head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), -1) if -1 not in areas else []
+    )
+
+
+def _units(design: Design, areas: set[int], room_pu: dict[int, float], sign: int) -> list[Element]:
+    """One tap step for the distribution transformers of some areas that have room for it."""
     edits: list[Element] = []
     for unit in design.units.values():
-        area = design.buses[unit.bus2].area
-        if unit.role is UnitRole.SUBSTATION or area not in areas or unit.tap >= HIGHEST_TAP - 1e-9:
+        area, tap = design.buses[unit.bus2].area, round(unit.tap - sign * TAP_STEP, 5)
+        if unit.role is UnitRole.SUBSTATION or area not in areas or not LOWEST_TAP <= tap <= HIGHEST_TAP:
             continue
-        if lowest[area] - TAP_STEP - _HEADROOM_PU >= low_limit_pu:
-            edits.append(replace(unit, tap=round(unit.tap + TAP_STEP, 5)))
-    return edits or _head(design, found.worst_low_pu, low_limit_pu, up=False)
+        if room_pu[area] >= TAP_STEP + _HEADROOM_PU:
+            edits.append(replace(unit, tap=tap))
+    return edits
 
 
-def _head(design: Design, worst_pu: float, limit_pu: float, up: bool) -> list[Element]:
-    """Move the substation's tap and the regulators' set-points by a step, if the worst voltage leaves room."""
-    sign = 1 if up else -1
+def _head(design: Design, change_pu: float, sign: int) -> list[Element]:
+    """Move the substation's tap and the regulators' set-points by as many whole steps as there are in a change."""
+    change_pu = max(change_pu, 0.0)
     edits: list[Element] = []
-    room = sign * (limit_pu - worst_pu)
-    if room >= _SUBSTATION_STEP + _HEADROOM_PU:
-        for unit in design.units.values():
-            tap = round(unit.tap - sign * _SUBSTATION_STEP, 5)
-            if unit.role is UnitRole.SUBSTATION and LOWEST_TAP <= tap <= HIGHEST_TAP:
+    for unit in design.units.values():
+        if unit.role is UnitRole.SUBSTATION:
+            steps = int(change_pu / _SUBSTATION_STEP + 1e-9)
+            tap = round(min(max(unit.tap - sign * steps * _SUBSTATION_STEP, LOWEST_TAP), HIGHEST_TAP), 5)
+            if tap != unit.tap:
                 edits.append(replace(unit, tap=tap))
-    if room >= _TARGET_STEP + _HEADROOM_PU:
-        for bank in design.regulators.values():
-            target = round(bank.target_pu + sign * _TARGET_STEP, 5)
-            if _LOWEST_TARGET <= target <= _HIGHEST_TARGET:
-                edits.append(replace(bank, target_pu=target))
+    for bank in design.regulators.values():
+        steps = int(change_pu / _TARGET_STEP + 1e-9)
+        target = round(min(max(bank.target_pu + sign * steps * _TARGET_STEP, _LOWEST_TARGET), _HIGHEST_TARGET), 5)
+        if target != bank.target_pu:
+            edits.append(replace(bank, target_pu=target))
     return edits
 
 
