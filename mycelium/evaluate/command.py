@@ -57,7 +57,7 @@ def evaluate(
     from mycelium import Mycelium
     from mycelium.evaluate.evaluation import Results
     from mycelium.evaluate.evaluation import evaluate as run
-    from mycelium.evaluate.frozen import FrozenConfig, open_split
+    from mycelium.evaluate.frozen import FrozenConfig, on_device, open_split
     from mycelium.train.processes import joined
 
     model = Mycelium.from_pretrained(weights)
@@ -76,9 +76,8 @@ def evaluate(
         Progress(*columns, console=_err, transient=True) as bar,
     ):
         task = bar.add_task(f"evaluating on {split}", total=len(samples))
-        scores = run(
-            model.to(processes.device), samples.epoch(), processes.device, half, lambda n: bar.advance(task, n)
-        )
+        batches = on_device(samples, processes.device, workers)
+        scores = run(model.to(processes.device), batches, processes.device, half, lambda n: bar.advance(task, n))
         bar.update(task, description="intervals")
         about: dict[str, Any] = {
             "label": label or Path(weights).name,

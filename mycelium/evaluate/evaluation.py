@@ -13,7 +13,6 @@ import pandas as pd
 import torch
 
 from mycelium.corpus.files import write_whole
-from mycelium.corpus.stream import stream
 from mycelium.errors import FeederError
 from mycelium.evaluate.scores import Scores
 from mycelium.evaluate.sums import CONFIDENCE_BINS, join, sums_of
@@ -38,15 +37,15 @@ def evaluate(
 
     Args:
         model: On its device.
-        batches: Samples with their truth.
-        device: Where to work.
+        batches: Samples with their truth, on its device.
+        device: Which that is.
         half: Matrix products in bfloat16.
         tick: Called with the number of samples of each batch.
     """
     model.eval()
     samples: list[SampleId] = []
     parts = []
-    for batch in stream(iter(batches), device):
+    for batch in batches:
         window, targets = batch.window(), batch.targets()
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             estimates = model(window)

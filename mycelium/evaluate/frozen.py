@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from mycelium.corpus.catalogue import Entry, Split, read_catalogue
 from mycelium.corpus.days import SimulatedDays
 from mycelium.corpus.gather import Gatherer
@@ -22,6 +24,7 @@ from mycelium.corpus.plan import planned_cases
 from mycelium.corpus.pool import Pool, PoolConfig, Task
 from mycelium.corpus.render import Rendered, RenderWork, Wanted
 from mycelium.corpus.store import Corpus
+from mycelium.corpus.stream import stream
 from mycelium.errors import FeederError
 from mycelium.sense.policies import POLICIES
 from mycelium.window.batch import Batch
@@ -157,6 +160,13 @@ def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[li
     if not found:
         raise FeederError(f"{place}: no network is in the split '{split}'")
     return found, seed
+
+
+def on_device(samples: SimulatedSamples | StoredSamples, device: torch.device, workers: int) -> Iterator[Batch]:
+    """All samples on a device, made ahead if workers make them: the engine bears no second thread."""
+    if workers:
+        return stream(samples.epoch(), device)
+    return (batch.to(device) for batch in samples.epoch())
 
 
 def entries_of(catalogue: Path, split: Split, patterns: Sequence[str]) -> list[Entry]:

@@ -125,8 +125,11 @@ def _total(trainer: Trainer, progress: Progress) -> int:
 
 
 def _on_device(steps: Iterator[Step], trainer: Trainer) -> Iterator[Step]:
-    """Steps made ahead and moved; ``stream`` does so with anything that can be."""
-    return cast("Iterator[Step]", stream(cast("Iterator[Batch]", steps), trainer.processes.device))
+    """Steps moved to where they are used, made ahead if workers make them: the engine bears no second thread."""
+    device = trainer.processes.device
+    if trainer.config.data.workers == 0:
+        return (step.to(device) for step in steps)
+    return cast("Iterator[Step]", stream(cast("Iterator[Batch]", steps), device))  # which moves whatever can be
 
 
 def _after_step(progress: Progress, result: StepResult, clock: _Clock) -> Progress:

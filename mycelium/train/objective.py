@@ -55,11 +55,11 @@ class Objective:
 
     def class_weight(self, device: torch.device) -> Tensor:
         """Weight of each fault class, inverse to its frequency; 0 of a class that never occurs. [class]"""
-        frequency = torch.tensor(self.frequency, dtype=torch.float32, device=device)
+        frequency = torch.tensor(self.frequency, dtype=torch.float64, device=device)
         return torch.where(frequency > 0, frequency.sum() / frequency.clamp(min=1e-12), 0.0)
 
     def counts(self, targets: Targets, graph: Mapping[str, Tensor]) -> Tensor:
-        """How much there is to sum, in float64 so that counts of many batches add exactly. [part]
+        """How much there is to sum, in float64. [part]
 
         Args:
             targets: Of some windows.
@@ -91,7 +91,7 @@ class Objective:
             estimates.switch.float(), targets.switch_open.float(), reduction="none"
         )
         log_class = functional.log_softmax(estimates.fault.float(), dim=-1)
-        weight = self.class_weight(targets.fault_class.device)[targets.fault_class]
+        weight = self.class_weight(targets.fault_class.device)[targets.fault_class].float()
         log_place = segment_log_softmax(estimates.location.float(), window.candidate_graph, n)
         return torch.stack(
             [

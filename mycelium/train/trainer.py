@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mycelium.corpus.stream import stream
 from mycelium.errors import FeederError
 from mycelium.model.mycelium import Mycelium
 from mycelium.train.checkpoint import seed_step
@@ -127,7 +126,7 @@ class Trainer:
         device = self.processes.device
         counts = torch.zeros(len(PARTS), dtype=torch.float64, device=device)
         sums = torch.zeros(len(PARTS), dtype=torch.float64, device=device)
-        for batch in stream(iter(batches), device):
+        for batch in (batch.to(device) for batch in batches):
             window, targets = batch.window(), batch.targets()
             with self._autocast():
                 estimates = self.model(window)
