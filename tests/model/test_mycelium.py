@@ -12,13 +12,24 @@ from torch.nn import functional
 
 from mycelium import Mycelium, MyceliumConfig
 from mycelium.errors import FeederError
+from mycelium.feeders import FEEDERS
 from mycelium.model.config import TASKS
 from mycelium.model.estimates import Estimates
 from mycelium.model.segments import segment_log_softmax
 from mycelium.schema import HOURS
+from mycelium.sense.readings import Readings
 from mycelium.simulate.cases import CaseMix
 from mycelium.window import targets as truth
-from mycelium.window.columns import NODES, Communication, Relation, Store, WindowOptions
+from mycelium.window.columns import (
+    NODES,
+    OBJECT,
+    Communication,
+    Relation,
+    Store,
+    WindowOptions,
+    static_columns,
+    temporal_columns,
+)
 from mycelium.window.supervision import Targets
 from mycelium.window.window import Measured, Window
 from tests.model.windows import (
@@ -35,7 +46,7 @@ from tests.model.windows import (
     rows_of,
     union,
 )
-from tests.sense.networks import FAULTED, MOVED
+from tests.sense.networks import FAULTED, MOVED, bundled
 from tests.window.render import case_of
 
 ANSWERS = {"state": ("v_pu", "angle_rad"), "phase": ("phase",), "switch": ("switch",), "fault": ("fault", "location")}
@@ -285,6 +296,56 @@ def test_answers_of_readings_are_those_of_their_window() -> None:
     assert len(found.location) == len(case.grid.bus) + len(case.grid.line) + len(case.grid.transformer)
     switches = np.flatnonzero(found.switch.isfinite().numpy())
     assert switches.tolist() == case.grid.switches.tolist()
+
+
+@pytest.mark.parametrize("feeder", FEEDERS)
+def test_every_feeder_is_answered_even_without_a_single_reading(feeder: str) -> None:
+    """Feeders without switches, reactors, DERs or capacitors among them."""
+    grid = bundled(feeder).published.grid
+    torch.manual_seed(0)
+    found = Mycelium(SMALL).estimate(grid, Readings.none(grid))
+    for name, value in answers(found).items():
+        assert value.isfinite().all() or name == "switch", name
+    assert int(found.switch.isfinite().sum()) == len(grid.switches)
+
+
+def test_a_network_without_customers_lines_and_transformers_is_answered() -> None:
+    """A source, a bus, and nothing else: all that is empty stays empty."""
+    options = PAPER_INPUTS
+    temporal, static = temporal_columns(options), static_columns(options)
+    size = {store: 1 if store in (Store.BUS, Store.SUBSTATION, Store.GRID, Store.POWER_FLOW, Store.SUMMARY) else 0
+            for store in Store}  # fmt: skip
+
+    def every(*shape: int) -> Measured:
+        return Measured(torch.ones(shape), torch.ones(shape) > 0)
+
+    window = Window(
+        options,
+        1,
+        {store: torch.ones(size[store], len(columns)) for store, columns in static.items()},
+        {
+            store: Measured(
+                torch.ones(HOURS, size[store], len(columns)), torch.ones(HOURS, size[store], len(columns)) > 0
+            )
+            for store, columns in temporal.items()
+        },
+        torch.ones(1, 9),
+        {kind: torch.zeros(2, int(kind is Relation.SOURCE), dtype=torch.long) for kind in Relation},
+        {store.value: torch.zeros(size[store], dtype=torch.long) for store in Store} | {OBJECT: torch.zeros(0).long()},
+        torch.zeros(1, 3),
+        torch.ones(1, 3) > 0,
+        torch.zeros(1) > 0,
+        torch.ones(1),
+    )
+    model = Mycelium(SMALL)
+    found = answers(model(window))
+    assert {name: value.shape for name, value in found.items()} == {
+        "v_pu": (HOURS, 1, 3), "angle_rad": (HOURS, 1, 3), "phase": (0, 3), "switch": (0,), "fault": (1, 6),
+        "location": (1,),
+    }  # fmt: skip
+    torch.stack([value.sum() for value in found.values()]).sum().backward()
+    assert all(value.isfinite().all() for value in found.values())
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
 
 
 def test_refuses_windows_of_other_columns() -> None:
