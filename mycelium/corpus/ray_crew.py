@@ -11,7 +11,7 @@ from mycelium.corpus.crew import Answer, Failed, Stop, answer, died
 from mycelium.corpus.files import Written
 from mycelium.corpus.layout import PLAN
 from mycelium.corpus.plan import Unit
-from mycelium.corpus.process import ONE_THREAD
+from mycelium.corpus.process import WORKER
 from mycelium.corpus.unit import UnitBuilder
 from mycelium.errors import FeederError
 
@@ -56,7 +56,7 @@ class RayCrew:
         self._ray = ray
         _require_answer(address)
         try:
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": ONE_THREAD})
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": WORKER})
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise FeederError(f"--ray {address}: no Ray cluster answers there ({error})") from error
         self._arguments = (folder.absolute(), Written.of(folder / PLAN))
