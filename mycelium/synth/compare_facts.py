@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ import pandas as pd
 from mycelium.errors import FeederError
 from mycelium.simulate.network import NetworkSource
 from mycelium.synth.library_build import LEFT_OUT, training_entries
+from mycelium.synth.run import ACCEPTED
 from mycelium.synth.statistics import FeederFacts, feeder_facts
+from mycelium.synth.write import MASTER
 
 SYNTHETIC = "synthetic"
-MASTER, VERDICT = "Master.dss", "verdict.json"
 _DIGITS = "%.5g"
 _TASKS_PER_WORKER = 25  # engines keep memory of old circuits: workers are replaced
 
@@ -51,20 +51,12 @@ def synthetic_facts(run: Path, workers: int, progress: Callable[[int, int], None
 
 
 def accepted_feeders(run: Path) -> tuple[Path, ...]:
-    """Folders of a run's accepted feeders, by name."""
-    found = []
-    for verdict in sorted(run.rglob(VERDICT)):
-        try:
-            accepted = json.loads(verdict.read_text(encoding="utf-8"))["accepted"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise FeederError(f"{verdict}: expected a JSON object with `accepted` ({error!r})") from error
-        if accepted:
-            found.append(verdict.parent)
+    """Folders of a run's accepted feeders, by name; none that is still being written."""
+    masters = sorted((run / ACCEPTED).glob(f"*/{MASTER}"))
+    found = tuple(master.parent for master in masters if master.parent.suffix != ".part")
     if not found:
-        raise FeederError(
-            f"{run}: no accepted feeder (a folder with {MASTER} and {VERDICT}); run `mycelium synth` first"
-        )
-    return tuple(found)
+        raise FeederError(f"{run}: no accepted feeder ({ACCEPTED}/*/{MASTER}); make some with `mycelium synth`")
+    return found
 
 
 def _measure(sources: Sequence[tuple[NetworkSource, str]], workers: int, progress: Callable[[int, int], None]) -> Facts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,7 @@ from mycelium.simulate.network import NetworkSource
 from mycelium.synth.compare import WIDE, compare, markdown
 from mycelium.synth.compare_discriminator import FEWEST, discriminate
 from mycelium.synth.compare_facts import (
-    MASTER,
     SYNTHETIC,
-    VERDICT,
     accepted_feeders,
     join_sites,
     read_facts,
@@ -29,6 +26,7 @@ from mycelium.synth.compare_facts import (
 )
 from mycelium.synth.compare_figure import draw_comparison
 from mycelium.synth.library_rows import Region
+from mycelium.synth.run import ACCEPTED, REJECTED
 from mycelium.synth.statistics import COMPARED, FeederFacts, feeder_facts
 from tests.shapes import REPOSITORY
 from tests.synth.tiny import tiny
@@ -103,20 +101,15 @@ def test_only_training_networks_are_references() -> None:
 
 
 def test_only_accepted_feeders_of_a_run_are_measured(tmp_path: Path) -> None:
-    for name, accepted in (("a", True), ("b", False)):
-        tiny(tmp_path / name)
-        (tmp_path / name / VERDICT).write_text(json.dumps({"accepted": accepted}))
-    (tmp_path / "c").mkdir()
+    for folder in (f"{ACCEPTED}/a", f"{ACCEPTED}/b.12.part", f"{REJECTED}/c"):
+        tiny(tmp_path / folder)
     assert [folder.name for folder in accepted_feeders(tmp_path)] == ["a"]
     seen: list[tuple[int, int]] = []
     found = synthetic_facts(tmp_path, 1, lambda done, total: seen.append((done, total)))
     assert found.table["name"].tolist() == ["a"] and found.table["family"].tolist() == [SYNTHETIC]
     assert found.failed == {} and seen == [(1, 1)]
-    (tmp_path / "a" / VERDICT).write_text("[]")
-    with pytest.raises(FeederError, match=r"a/verdict\.json: expected a JSON object with `accepted`"):
-        accepted_feeders(tmp_path)
-    with pytest.raises(FeederError, match=rf"no accepted feeder \(a folder with {MASTER}"):
-        accepted_feeders(tmp_path / "c")
+    with pytest.raises(FeederError, match=r"no accepted feeder \(feeders/\*/Master\.dss\); make some"):
+        accepted_feeders(tmp_path / ACCEPTED)
 
 
 def test_facts_read_back(tmp_path: Path) -> None:
