@@ -19,6 +19,7 @@ from mycelium.errors import FeederError
 from mycelium.evaluate.command import app as evaluation
 from mycelium.evaluate.command import table as tables
 from mycelium.sense.command import app as readings
+from mycelium.synth.command import app as synth
 from mycelium.train.command import app as training
 
 app = App(
@@ -26,6 +27,7 @@ app = App(
 )
 app.command(readings)
 app.command(corpus)
+app.command(synth)
 app.command(training)
 app.command(evaluation)
 app.command(tables)

@@ -38,7 +38,9 @@ _HIGH_KV = {Region.NORTH_AMERICA: (69.0, 115.0, 138.0), Region.EUROPE: (33.0, 66
 _MV_CLASSES = {Region.NORTH_AMERICA: (4.16, 12.47, 13.2, 24.9, 34.5), Region.EUROPE: (6.6, 10.0, 11.0, 20.0, 33.0)}
 _MOST_MV_DROP_PU = 0.05
 _SHORTEST_SERVICE_M = 4.0
-_ALONE = 3  # a feeder of at most this many transformers may begin at medium voltage
+_SOURCE_AT_MV, _MOST_KVA_AT_MV = 0.15, 5000.0  # how often the substation is left out, and below which demand
+_SUBSTATION_LOADING = 0.6
+_ALONE = 3  # a feeder of at most this many transformers begins at medium voltage
 
 
 @dataclass(frozen=True)
@@ -167,18 +169,20 @@ class Builder:
         kva = float(self.layout.customers.kva.sum() * coincidence(np.array(len(self.layout.customers.kw))))
         x, y = self._street_xy(int(self.layout.territory.head))
         u = rng.random(3)
-        at_mv = len(self.layout.areas.site) <= _ALONE or u[0] < 0.15
+        alone = len(self.layout.areas.site) <= _ALONE
+        at_mv = alone or (u[0] < _SOURCE_AT_MV and kva <= _MOST_KVA_AT_MV)
+        stiffness = 1e-3 * kva * (30 + 60 * u[1])  # the grid above is so many times as strong as the demand
         base = self.mv_kv
         if at_mv:
-            source = SourceBus("m0", base, round(parameters.source_pu, 3), round(60 + 240 * u[1], 1))
+            source = SourceBus("m0", base, round(parameters.source_pu, 3), round(60 + stiffness, 1))
             self.design = Design(name, convention.frequency_hz, source)
         else:
             high = _HIGH_KV[convention.region]
             high_kv = high[int(u[2] * len(high))]
-            source = SourceBus("hv", high_kv, 1.0, round(800 + 2500 * u[1], 1))
+            source = SourceBus("hv", high_kv, 1.0, round(800 + 3 * stiffness, 1))
             self.design = Design(name, convention.frequency_hz, source)
             self._bus("hv", x - 15, y + 15, high_kv, -1)
-            kind, rating = choose_unit(self.stock.substation, kva / 0.7)
+            kind, rating = choose_unit(self.stock.substation, kva / _SUBSTATION_LOADING)
             # The set-point at the head, within the steps of the tap changer.
             tap = round(1 - round((parameters.source_pu - 1) / 0.00625) * 0.00625, 5)
             self.design.put(

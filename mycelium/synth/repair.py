@@ -24,6 +24,7 @@ REBALANCE_ROUNDS, TAP_ROUNDS, EQUIPMENT_ROUNDS = 1, 3, 2
 REINFORCE_ROUNDS, UPGRADE_ROUNDS = 4, 2
 HIGH_ROUNDS, OVERLOAD_ROUNDS = 5, 3
 DAY_LOW_ROUNDS, DAY_HIGH_ROUNDS = 2, 8
+_NOTICEABLE_PU = 1e-4
 _NAMED = 20  # elements named in the record of a repair; the others are counted
 
 Action = Callable[[], list[Element]]
@@ -68,7 +69,7 @@ class Repairs:
             ("rebalance customers", REBALANCE_ROUNDS, lambda: act.rebalance_customers(design, self._low_buses(limit))),
             ("rebalance transformers", REBALANCE_ROUNDS, lambda: act.rebalance_units(design, self._low_buses(limit))),
             ("tap up", TAP_ROUNDS, lambda: act.tap_up(design, self.found, self._low_buses(limit), high)),
-            ("add capacitor", EQUIPMENT_ROUNDS, lambda: act.add_capacitor(design, self.found, self.options)),
+            ("add capacitor", EQUIPMENT_ROUNDS, lambda: act.add_capacitor(design, self.found, self.options, high)),
             ("add regulator", EQUIPMENT_ROUNDS, lambda: self._new_regulator(limit)),
             ("reinforce", REINFORCE_ROUNDS, lambda: self._reinforced(limit)),
             ("larger transformer", UPGRADE_ROUNDS, lambda: self._larger(limit)),
@@ -136,8 +137,15 @@ class Repairs:
             ("volt-var control", lambda: act.volt_var(design, high)),
             ("tap down", lambda: act.tap_down(design, self.found, high, low_pu)),
             fourth,
-            ("curtail", lambda: act.curtail(design, high)),
+            ("curtail", lambda: act.curtail(design, high) if self._curtailing_helps() else []),
         )
+
+    def _curtailing_helps(self) -> bool:
+        """Not if the last time it did not: the voltage is high without sun."""
+        last = next((record for record in reversed(self.history) if record["operation"] == "curtail"), None)
+        if last is None or not last["after"]["converged"] or last["stage"] != ("day" if self.with_day else "snapshot"):
+            return True
+        return bool(last["after"]["highest_pu"] < last["before"]["highest_pu"] - _NOTICEABLE_PU)
 
     def _done(self, trigger: str, operation: str) -> bool:
         return any(record["trigger"] == trigger and record["operation"] == operation for record in self.history)

@@ -7,7 +7,7 @@ lines, taps, ratings, phases of customers, inverters, capacitors and regulators 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -45,6 +45,8 @@ _LEAST_LIMIT_PCT = 5.0
 _REGULATE_BELOW_PU = 0.985
 _STEPS_KVAR = (50.0, 100.0, 150.0, 300.0, 450.0, 600.0, 900.0, 1200.0)
 _HEADROOM_PU = 0.003
+_WAYS_TO_SOURCE = 30
+_ROOM_FOR_CAPACITOR_PU = 0.015  # that a bank raises the highest voltage by, at most, to be expected
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,10 @@ def _by_area(design: Design, values: dict[str, float], worst: type[max] | type[m
 # ---- capacitors and regulators -----------------------------------------------------------------------------------
 
 
-def add_capacitor(design: Design, found: Diagnosis, options: Options) -> list[Element]:
+def add_capacitor(design: Design, found: Diagnosis, options: Options, high_limit_pu: float) -> list[Element]:
     """A bank at the lowest three-phase bus at medium voltage, for a third of the reactive demand."""
+    if found.worst_high_pu > high_limit_pu - _ROOM_FOR_CAPACITOR_PU:
+        return []
     lines = [x for x in design.lines.values() if x.role is LineRole.FEEDER and x.conductors == THREE_PHASES]
     taken = {bank.bus for bank in design.capacitors.values()}
     free = [line for line in lines if line.bus2 not in taken]
@@ -220,12 +224,7 @@ def reinforce(design: Design, found: Diagnosis, buses: Iterable[str], rising: bo
     feeders = design.feeders_of()
     values = found.highest_pu if rising else found.lowest_pu
     chosen: dict[str, Line] = {}
-    seen: set[str] = set()
-    for bus in sorted(buses, key=lambda bus: (-values[bus] if rising else values[bus], bus)):
-        if bus in seen:
-            continue
-        path = list(design.path(bus, feeders))
-        seen |= {branch.bus2 for branch in path}
+    for path in _ways(design, feeders, buses, values, rising):
         drops = [(_difference(branch, values, rising), branch) for branch in path if isinstance(branch, Line)]
         total = sum(drop for drop, _ in drops if drop > 0)
         gone = 0.0
@@ -238,6 +237,25 @@ def reinforce(design: Design, found: Diagnosis, buses: Iterable[str], rising: bo
     return list(chosen.values())
 
 
+def _ways(
+    design: Design, feeders: dict[str, Branch], buses: Iterable[str], values: dict[str, float], rising: bool
+) -> Iterator[list[Branch]]:
+    """The way from the worst bus of each area up to its transformer; of the worst areas also from there to the source.
+
+    Ways at medium voltage have most of their length in common, so that the worst few stand for all.
+    """
+    worst: dict[int, str] = {}
+    for bus in sorted(buses, key=lambda bus: (-values[bus] if rising else values[bus], bus)):
+        worst.setdefault(design.buses[bus].area, bus)
+    for rank, bus in enumerate(worst.values()):
+        path: list[Branch] = []
+        for branch in design.path(bus, feeders):
+            path.append(branch)
+            if isinstance(branch, Unit) and rank >= _WAYS_TO_SOURCE:
+                break
+        yield path
+
+
 def _difference(branch: Branch, values: dict[str, float], rising: bool) -> float:
     """Voltage lost along a branch, or gained where generation raises it."""
     lost = values.get(branch.bus1, 0.0) - values.get(branch.bus2, 0.0)
@@ -248,8 +266,8 @@ def larger_units(design: Design, found: Diagnosis, low: Iterable[str], stock: St
     """The next larger type for transformers in the way of low buses with much voltage drop of their own."""
     feeders = design.feeders_of()
     chosen: dict[str, Element] = {}
-    for bus in low:
-        for branch in design.path(bus, feeders):
+    for path in _ways(design, feeders, low, found.lowest_pu, rising=False):
+        for branch in path:
             if isinstance(branch, Unit) and branch.name not in chosen:
                 drop = found.lowest_pu[branch.bus1] / branch.tap - found.lowest_pu[branch.bus2]
                 if drop > _UNIT_DROP_PU:
