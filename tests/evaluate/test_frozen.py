@@ -1,0 +1,76 @@
+"""Frozen samples are the same from a corpus on disk, its file and a catalogue; and evaluation runs on them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mycelium import Mycelium, MyceliumConfig
+from mycelium.corpus.catalogue import Split
+from mycelium.corpus.plan import read_plan
+from mycelium.errors import FeederError
+from mycelium.evaluate.evaluation import evaluate
+from mycelium.evaluate.frozen import FrozenConfig, entries_of, open_split
+from mycelium.evaluate.scores import Scores
+from mycelium.window.normalise import Normalisation
+from tests.corpus.bench import SEED, Serial, write_corpus
+
+CASES = 4
+CONFIG = FrozenConfig(("clean", "noisy_missing_sparse"), options=MyceliumConfig.tiny().window)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path, {"lv_fourwire": "test", "ieee13": "train"}, CASES)
+
+
+def scored(place: Path, cases: int | None = None, config: FrozenConfig = CONFIG) -> Scores:
+    torch.manual_seed(0)
+    model = Mycelium(MyceliumConfig.tiny())
+    with open_split(place, Split.TEST, cases, SEED, config, Normalisation.identity()) as samples:
+        return evaluate(model, samples.epoch(), torch.device("cpu"))
+
+
+def assert_same(one: Scores, other: Scores, cases: int) -> None:
+    assert one.networks == other.networks == ["lv_fourwire"]
+    key = ["network", "seed", "number", "policy"]
+    left, right = (np.lexsort(tuple(s.samples[name] for name in reversed(key))) for s in (one, other))
+    assert one.samples.loc[left].values.tolist() == other.samples.loc[right].values.tolist()
+    assert len(left) == 2 * cases
+    for name, values in one.sums.items():
+        np.testing.assert_allclose(values[left], other.sums[name][right], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_corpus_its_file_and_its_catalogue_give_the_same_scores(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Serial(monkeypatch)(read_plan(corpus), tmp_path / "built")
+    stored = scored(tmp_path / "built")
+    cases = len(stored.samples) // 2
+    assert_same(stored, scored(corpus), cases)
+    assert_same(stored, scored(tmp_path / "catalogue.toml", CASES), cases)
+    few = scored(tmp_path / "built", 2)
+    assert few.samples["number"].max() < 2 and len(few.samples) <= 4
+
+
+def test_one_policy_per_case_takes_turns(corpus: Path) -> None:
+    found = scored(corpus, config=FrozenConfig(CONFIG.policies, every_policy=False, options=CONFIG.options)).samples
+    assert found.groupby("number")["policy"].nunique().max() == 1
+    assert all(row.policy == CONFIG.policies[row.number % 2] for row in found.itertuples())
+
+
+def test_what_cannot_be_evaluated_on_is_told(corpus: Path, tmp_path: Path) -> None:
+    for place, split, message in (
+        (tmp_path / "catalogue.toml", Split.TEST, "does not say how many cases"),
+        (corpus, Split.BENCHMARK, "no network is in the split 'benchmark'"),
+        (tmp_path / "absent.toml", Split.TEST, "neither a corpus nor a catalogue"),
+        (tmp_path, Split.TEST, "no finished corpus"),
+    ):
+        with pytest.raises(FeederError, match=re.escape(message)):
+            open_split(place, split, None, 0, CONFIG, Normalisation.identity())
+    with pytest.raises(FeederError, match=r"is called like enwl\.\*"):
+        entries_of(tmp_path / "catalogue.toml", Split.TRAIN, ["enwl.*"])
