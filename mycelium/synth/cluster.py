@@ -204,9 +204,7 @@ def _split(customers: Customers, areas: Areas, failing: Flags, groups: list[Flag
     total = np.bincount(label, weight, n)
     mean = np.stack([np.bincount(label, weight * customers.xy_m[:, k], n) / total for k in range(2)], axis=1)
     off = customers.xy_m - mean[label]
-    xx, yy, xy = (
-        np.bincount(label, weight * off[:, a] * off[:, b], n) / total for a, b in ((0, 0), (1, 1), (0, 1))
-    )
+    xx, yy, xy = (np.bincount(label, weight * off[:, a] * off[:, b], n) / total for a, b in ((0, 0), (1, 1), (0, 1)))
     angle = 0.5 * np.arctan2(2 * xy, xx - yy)
     axis = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     spread = np.sqrt(np.maximum(xx * axis[:, 0] ** 2 + yy * axis[:, 1] ** 2 + 2 * xy * axis[:, 0] * axis[:, 1], 1.0))

@@ -72,8 +72,12 @@ class Stock:
             mv={n: lines(Level.MEDIUM, n, parameters.construction) for n in ((1, 3) if tapped else (3,))},
             lv={n: lines(Level.LOW, n, parameters.lv_construction) for n in lv_phases},
             single=library.transformer_ladder(convention, Role.DISTRIBUTION, 1, True) if tapped else (),
-            three=[_earthed(row, convention.region) for row in library.transformer_ladder(convention, Role.DISTRIBUTION, 3)],
-            substation=[_earthed(row, Region.EUROPE) for row in library.transformer_ladder(convention, Role.SUBSTATION, 3)],
+            three=[
+                _earthed(row, convention.region) for row in library.transformer_ladder(convention, Role.DISTRIBUTION, 3)
+            ],
+            substation=[
+                _earthed(row, Region.EUROPE) for row in library.transformer_ladder(convention, Role.SUBSTATION, 3)
+            ],
         )
 
 

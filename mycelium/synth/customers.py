@@ -68,7 +68,9 @@ def draw_customers(
     cut = np.minimum(largest / np.maximum(kw, 1e-9), 1.0)
     kw, kvar = np.maximum(kw * cut, 0.1), kvar * cut
     kvar = np.clip(kvar, 0, kw * np.tan(np.arccos(_LEAST_PF)))
-    return Customers(buildings.xy_m, three_phase, np.round(kw, 3), np.round(kvar, 3), *_photovoltaics(kw, parameters, rng))
+    return Customers(
+        buildings.xy_m, three_phase, np.round(kw, 3), np.round(kvar, 3), *_photovoltaics(kw, parameters, rng)
+    )
 
 
 def _three_phase(business: Flags, share: float, rng: np.random.Generator) -> Flags:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from mycelium.synth.library_rows import CapacitorSetting, Conductor, RegulatorSetting, TransformerType
 
@@ -205,11 +206,12 @@ class Design:
         return element.name in self._table(element)
 
     def _table(self, element: Element) -> dict[str, Element]:
-        tables: dict[type, dict[str, Element]] = {
+        tables: dict[type, Any] = {
             Line: self.lines, Switch: self.switches, Unit: self.units, Regulator: self.regulators,
             Capacitor: self.capacitors, Load: self.loads, Pv: self.pvs,
-        }  # type: ignore[dict-item]  # fmt: skip
-        return tables[type(element)]
+        }  # fmt: skip
+        found: dict[str, Element] = tables[type(element)]
+        return found
 
     def branches(self) -> Iterator[Branch]:
         """Everything with two ends."""

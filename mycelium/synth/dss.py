@@ -198,16 +198,22 @@ def _pv(pv: Pv) -> str:
     )
 
 
-def volt_var_text(pvs: Iterable[Pv]) -> str | None:
-    """The control of all inverters in volt-var mode, None where there is none."""
-    names = [f"PVSystem.{pv.name}" for pv in pvs if pv.mode is InverterMode.VOLT_VAR]
-    if not names:
-        return None
-    return (
-        f"InvControl.volt_var DERList=[{' '.join(names)}] mode=voltvar vvc_curve1=volt_var "
+def volt_var_texts(pvs: Iterable[Pv]) -> list[str]:
+    """The controls of the inverters in volt-var mode, one for each number of phases.
+
+    In one control a system of two phases after one of one phase makes the engine write beyond its arrays: every voltage
+    of the solution is then rubbish, and called converged.
+    """
+    groups: dict[int, list[str]] = {}
+    for pv in pvs:
+        if pv.mode is InverterMode.VOLT_VAR:
+            groups.setdefault(len(pv.conductors), []).append(f"PVSystem.{pv.name}")
+    return [
+        f"InvControl.volt_var_{n} DERList=[{' '.join(names)}] mode=voltvar vvc_curve1=volt_var "
         "voltage_curvex_ref=rated RefReactivePower=VARMAX deltaq_factor=0.3 VoltageChangeTolerance=0.001 "
         "VarChangeTolerance=0.02"
-    )
+        for n, names in sorted(groups.items())
+    ]
 
 
 def volt_var_curve() -> str:
@@ -232,8 +238,8 @@ def header(design: Design) -> list[str]:
     source = design.source
     return [
         f"Set DefaultBaseFrequency={number(design.frequency_hz)}",
-        f"New Circuit.{design.name} bus1={source.bus} basekV={number(source.kv)} pu={number(source.pu)} angle=0 phases=3 "
-        f"MVAsc3={number(source.short_circuit_mva)} MVAsc1={number(0.8 * source.short_circuit_mva)}",
+        f"New Circuit.{design.name} bus1={source.bus} basekV={number(source.kv)} pu={number(source.pu)} angle=0 "
+        f"phases=3 MVAsc3={number(source.short_circuit_mva)} MVAsc1={number(0.8 * source.short_circuit_mva)}",
     ]
 
 

@@ -69,7 +69,7 @@ class Attempt:
     design: Design | None = None
     inputs: Inputs | None = None
     repairs: list[dict[str, Any]] = field(default_factory=list)
-    verdict: Verdict = Verdict(("nothing was tried",))
+    verdict: Verdict = field(default_factory=lambda: Verdict(("nothing was tried",)))
     a: State | None = None
     b: State | None = None
     day: list[State] = field(default_factory=list)
@@ -125,7 +125,7 @@ class FeederMaker:
         name = f"synth_{self._shop.seed}_{number:06d}"
         design = attempt.design = Builder(layout, parameters, stock).build(name, self._rng(number, "head"))
         add_equipment(design, parameters, self._shop.library, self._rng(number, "equipment"))
-        add_switches(design, parameters, stock, self._rng(number, "switches"))
+        add_switches(design, layout, parameters, stock, self._rng(number, "switches"))
         year = reference_year(parameters.climate, self._shop.files)
         rng = self._rng(number, "profiles")
         building = match_buildings(layout.customers.kw, layout.customers.three_phase, year, rng)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mycelium.synth.geography import Floats, Ints
 
@@ -30,17 +32,17 @@ class Forest:
         found[self.node] = np.arange(len(self.node))
         return found
 
-    def downstream(self, values: Floats) -> Floats:
+    def downstream(self, values: npt.NDArray[Any]) -> Floats:
         """Sums over the subtree of each node. [tree node, ...]"""
-        total = values.astype(np.float64)
+        total: Floats = values.astype(np.float64)
         for k in range(len(self.parent) - 1, 0, -1):
             if self.parent[k] >= 0:
                 total[self.parent[k]] += total[k]
         return total
 
-    def from_root(self, values: Floats) -> Floats:
+    def from_root(self, values: npt.NDArray[Any]) -> Floats:
         """Sums from the root down to each node, its own value included. [tree node, ...]"""
-        total = values.astype(np.float64)
+        total: Floats = values.astype(np.float64)
         for k in range(len(self.parent)):
             if self.parent[k] >= 0:
                 total[k] += total[self.parent[k]]
@@ -76,7 +78,7 @@ def grow(toward: Ints, length_m: Floats, ends: Iterable[int], order_m: Floats) -
     return Forest(nodes, parent, np.where(parent >= 0, length_m[nodes], 0.0))
 
 
-def contract(forest: Forest, keep: np.typing.NDArray[np.bool_], span_m: float) -> Forest:
+def contract(forest: Forest, keep: npt.NDArray[np.bool_], span_m: float) -> Forest:
     """Without the nodes in the middle of a way, unless the span would become longer than this.
 
     Args:

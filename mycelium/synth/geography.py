@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from mycelium.errors import FeederError
 
 if TYPE_CHECKING:
-    import geopandas
+    import geopandas  # type: ignore[import-untyped]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -198,7 +198,7 @@ def _plane(lon_lat_deg: Floats, origin_deg: tuple[float, float]) -> Floats:
 
 
 def _streets(table: geopandas.GeoDataFrame, origin_deg: tuple[float, float]) -> Streets:
-    import shapely
+    import shapely  # type: ignore[import-untyped]
 
     usable = np.ones(len(table), bool)
     if "subtype" in table:

@@ -66,9 +66,7 @@ def _layout(
     areas = cluster_customers(territory, customers, rules(parameters, stock), rng_for("clusters"))
     mains = route_mains(territory, areas, parameters.lv_span_m)
     feeder = steiner_tree(territory.streets, territory.head, areas.site, parameters.mv_span_m)
-    phases = assign_phases(
-        feeder, areas, customers, parameters.lateral_kva, parameters.imbalance, rng_for("phases")
-    )
+    phases = assign_phases(feeder, areas, customers, parameters.lateral_kva, parameters.imbalance, rng_for("phases"))
     return place, Layout(territory, customers, areas, mains, feeder, phases)
 
 

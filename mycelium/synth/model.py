@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from mycelium.engine import Engine
 from mycelium.grid.dss_script import Command, Script
 from mycelium.schema import HOURS
 from mycelium.synth import dss
-from mycelium.synth.design import ROOT_3, Capacitor, Design, Element, Line, Pv, Regulator, Unit
+from mycelium.synth.design import ROOT_3, Design, Element, InverterMode, Line
 from mycelium.synth.geography import Floats, Ints
 from mycelium.synth.profiles import DayShapes
 
@@ -94,6 +94,7 @@ class Model:
         self._engine = solver.compile(commands)
         self._engine.set_canonical()
         self._codes = {dss.line_code(line) for line in design.lines.values()}
+        self._controls = {text.split()[0] for text in dss.volt_var_texts(design.pvs.values())}
         self._names: list[str] = []
         self._customer = np.array([load.customer for load in design.loads.values()], dtype=np.int64)
         self._kw = np.array([load.kw for load in design.loads.values()])
@@ -102,25 +103,29 @@ class Model:
 
     # ---- edits ---------------------------------------------------------------------------------------------------
 
-    def edit(self, element: Element) -> None:
-        """Put an element in the place of the one of its name, or add it."""
-        if isinstance(element, Line) and dss.line_code(element) not in self._codes:
-            self._codes.add(dss.line_code(element))
-            self._engine.command(f"new {dss.line_code_text(element)}")
-        verb = "edit" if self.design.has(element) else "new"
-        self.design.put(element)
-        for text in dss.definitions(element):
-            self._engine.command(f"{verb} {text}")
-        if isinstance(element, Pv):
+    def edit(self, elements: Sequence[Element]) -> None:
+        """Put elements in the place of those of their names, or add them."""
+        volt_var = sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values())
+        added = [element for element in elements if not self.design.has(element)]
+        for element in elements:
+            if isinstance(element, Line) and dss.line_code(element) not in self._codes:
+                self._codes.add(dss.line_code(element))
+                self._engine.command(f"new {dss.line_code_text(element)}")
+            verb = "edit" if self.design.has(element) else "new"
+            self.design.put(element)
+            for text in dss.definitions(element):
+                self._engine.command(f"{verb} {text}")
+        if sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values()) > volt_var:
             self._control_inverters()
-        if verb == "new" and isinstance(element, Capacitor | Unit | Regulator):
+        if added:
             self._learn_branches()
 
     def _control_inverters(self) -> None:
-        text = dss.volt_var_text(self.design.pvs.values())
-        if text is not None:
-            exists = len(self._engine.alt.InvControl) > 0
-            self._engine.command(f"{'edit' if exists else 'new'} {text}")
+        for text in dss.volt_var_texts(self.design.pvs.values()):
+            name = text.split()[0]
+            verb = "edit" if name in self._controls else "new"
+            self._controls.add(name)
+            self._engine.command(f"{verb} {text}")
 
     # ---- operating points ------------------------------------------------------------------------------------------
 
@@ -216,7 +221,6 @@ def model_text(design: Design, shapes: DayShapes) -> dict[str, list[str]]:
         codes.setdefault(dss.line_code(line), dss.line_code_text(line))
     watched = dss.watched_lines(design)
     controls = [f"New {dss.capacitor_control(c, watched[c.bus])}" for c in design.capacitors.values() if c.setting]
-    volt_var = dss.volt_var_text(design.pvs.values())
     loads = list(design.loads.values())
     pvs = list(design.pvs.values())
     load_shapes = [
@@ -231,10 +235,10 @@ def model_text(design: Design, shapes: DayShapes) -> dict[str, list[str]]:
         "Lines": [*_new(design.lines.values()), *_new(design.switches.values()), *dss.opened(design)],
         "Capacitors": [*_new(design.capacitors.values()), *controls],
         "Loads": _new(loads),
-        "Photovoltaics": [*_new(pvs), *([f"New {volt_var}"] if volt_var else [])],
+        "Photovoltaics": [*_new(pvs), *(f"New {text}" for text in dss.volt_var_texts(pvs))],
         "Bases": dss.footer(design),
     }
 
 
-def _new(elements: Sequence[Element] | object) -> list[str]:
-    return [f"New {text}" for element in elements for text in dss.definitions(element)]  # type: ignore[attr-defined]
+def _new(elements: Iterable[Element]) -> list[str]:
+    return [f"New {text}" for element in elements for text in dss.definitions(element)]

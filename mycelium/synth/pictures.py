@@ -16,7 +16,7 @@ from mycelium.synth.write import BUSES, MASTER, STREETS
 PAGE, FIGURE = "pictures.html", "pictures.svg"
 _SHOWN = 6
 _COLOURS = {"feeder": "#b2182b", "low": "#2166ac", "tie": "#1b7837", "street": "#cccccc"}
-_DPI_FREE = {"svg.hashsalt": "mycelium", "svg.fonttype": "none", "font.size": 8}
+_STYLE: Any = {"svg.hashsalt": "mycelium", "svg.fonttype": "none", "font.size": 8}
 
 
 def draw_run(found: Summary, run: Path) -> Path:
@@ -28,13 +28,15 @@ def draw_run(found: Summary, run: Path) -> Path:
 
     kept = found.feeders[found.feeders["accepted"]]
     shown = _choose(kept)
-    with plt.rc_context(_DPI_FREE):
+    with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(4, 3, figsize=(12, 15), layout="constrained")
         for axis, (_, row) in zip(axes[:2].flat, shown.iterrows(), strict=False):
             _draw_feeder(axis, run / str(row["folder"]), row)
         for axis in axes[:2].flat[len(shown) :]:
             axis.set_axis_off()
-        for axis, (_, row) in zip(axes[2], shown.iloc[[0, len(shown) // 2, -1]].iterrows(), strict=False) if len(shown) else ():
+        for axis, (_, row) in (
+            zip(axes[2], shown.iloc[[0, len(shown) // 2, -1]].iterrows(), strict=False) if len(shown) else ()
+        ):
             _draw_profile(axis, run / str(row["folder"]), row)
         _draw_distribution(axes[3, 0], kept, "buses", "buses")
         _draw_distribution(axes[3, 1], kept, "depth", "depth (steps from the source)")
@@ -108,10 +110,17 @@ def _draw_distribution(axis: Any, kept: pd.DataFrame, column: str, label: str) -
     theirs = reference[column].dropna().to_numpy(dtype=float) if column in reference else np.zeros(0)
     both = np.concatenate([values, theirs])
     bins = np.geomspace(max(both.min(), 1), both.max() + 1, 24)
-    axis.hist(values, bins, weights=np.full(len(values), 1 / len(values)), color="#b2182b", alpha=0.6, label="synthetic")
+    axis.hist(
+        values, bins, weights=np.full(len(values), 1 / len(values)), color="#b2182b", alpha=0.6, label="synthetic"
+    )
     if len(theirs):
         axis.hist(
-            theirs, bins, weights=np.full(len(theirs), 1 / len(theirs)), histtype="step", color="black", label="reference"
+            theirs,
+            bins,
+            weights=np.full(len(theirs), 1 / len(theirs)),
+            histtype="step",
+            color="black",
+            label="reference",
         )
     axis.set_xscale("log")
     axis.set_xlabel(label)
@@ -135,13 +144,25 @@ def _write_page(found: Summary, run: Path) -> None:
     """A page of its own: the figure and the table of feeders."""
     from html import escape
 
-    columns = ["number", "accepted", "reason", "buses", "customers", "family", "place", "ties", "photovoltaics", "repairs"]
+    columns = [
+        "number",
+        "accepted",
+        "reason",
+        "buses",
+        "customers",
+        "family",
+        "place",
+        "ties",
+        "photovoltaics",
+        "repairs",
+    ]
     table = found.feeders[columns].to_html(index=False, border=0)
     svg = (run / FIGURE).read_text()
     thanks = "Streets and buildings of real places: © OpenStreetMap contributors, Overture Maps Foundation; ODbL 1.0"
     page = (
         f"<!doctype html><meta charset='utf-8'><title>{escape(run.name)}</title>"
-        "<style>body{font-family:sans-serif;margin:2em}td,th{padding:0 .6em;text-align:right}svg{max-width:100%}</style>"
+        "<style>body{font-family:sans-serif;margin:2em}td,th{padding:0 .6em;text-align:right}"
+        "svg{max-width:100%}</style>"
         f"<h1>{escape(run.name)}</h1><p>{escape(thanks)}</p>{svg[svg.index('<svg') :]}{table}"
     )
     (run / PAGE).write_text(page, encoding="utf-8")

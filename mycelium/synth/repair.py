@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 from mycelium.synth import repair_actions as act
 from mycelium.synth.design import Design, Element, Line, Regulator
 from mycelium.synth.diagnosis import HIGH_PU, LOW_PU, Diagnosis
@@ -190,8 +189,7 @@ class Repairs:
         if not edits:
             return False
         before = self.found.summary()
-        for element in edits:
-            self.model.edit(element)
+        self.model.edit(edits)
         self.solve()
         names = [element.name for element in edits]
         self.history.append(
@@ -207,5 +205,3 @@ class Repairs:
             }
         )
         return True
-
-

@@ -23,6 +23,7 @@ from mycelium.synth.design import (
     InverterMode,
     Line,
     LineRole,
+    Pv,
     Regulator,
     Switch,
     Unit,
@@ -97,7 +98,7 @@ def rebalance_units(design: Design, buses: Iterable[str]) -> list[Element]:
     """Move affected centre-tapped transformers that hang on three phases to the phase with the least demand."""
     feeders = design.feeders_of()
     affected = {design.buses[bus].area for bus in buses} - {-1}
-    demand = defaultdict(float)
+    demand: dict[int, float] = defaultdict(float)
     for load in design.loads.values():
         demand[load.area] += load.kw
     area_of = {unit.name: design.buses[unit.bus2].area for unit in design.units.values()}
@@ -121,25 +122,29 @@ def rebalance_units(design: Design, buses: Iterable[str]) -> list[Element]:
 
 def tap_up(design: Design, found: Diagnosis, low: Iterable[str], high_limit_pu: float) -> list[Element]:
     """Raise the head if medium voltage is low, else the secondaries of low areas, where nothing gets high by it."""
-    highest = _by_area(design, found.highest_pu, max)
+    highest = _by_area(design, found.highest_pu, np.maximum)
     areas = {design.buses[bus].area for bus in low}
     room = high_limit_pu - found.worst_high_pu
     lacking = high_limit_pu if -1 not in areas else LOW_PU + _HEADROOM_PU - found.worst_low_pu
     head = _head(design, min(room - _HEADROOM_PU, max(lacking, _SUBSTATION_STEP)), +1) if -1 in areas else []
-    return head or _units(design, areas, {a: high_limit_pu - v for a, v in highest.items()}, +1) or (
-        _head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), +1) if -1 not in areas else []
+    return (
+        head
+        or _units(design, areas, {a: high_limit_pu - v for a, v in highest.items()}, +1)
+        or (_head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), +1) if -1 not in areas else [])
     )
 
 
 def tap_down(design: Design, found: Diagnosis, high: Iterable[str], low_limit_pu: float) -> list[Element]:
     """Lower the head if medium voltage is high, else the secondaries of high areas, where nothing gets low by it."""
-    lowest = _by_area(design, found.lowest_pu, min)
+    lowest = _by_area(design, found.lowest_pu, np.minimum)
     areas = {design.buses[bus].area for bus in high}
     room = found.worst_low_pu - low_limit_pu
     excess = found.worst_high_pu - HIGH_PU + _HEADROOM_PU
     head = _head(design, min(room - _HEADROOM_PU, max(excess, _SUBSTATION_STEP)), -1) if -1 in areas else []
-    return head or _units(design, areas, {a: v - low_limit_pu for a, v in lowest.items()}, -1) or (
-        _head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), -1) if -1 not in areas else []
+    return (
+        head
+        or _units(design, areas, {a: v - low_limit_pu for a, v in lowest.items()}, -1)
+        or (_head(design, min(room - _HEADROOM_PU, _SUBSTATION_STEP), -1) if -1 not in areas else [])
     )
 
 
@@ -173,12 +178,12 @@ def _head(design: Design, change_pu: float, sign: int) -> list[Element]:
     return edits
 
 
-def _by_area(design: Design, values: dict[str, float], worst: type[max] | type[min]) -> dict[int, float]:  # type: ignore[valid-type]
+def _by_area(design: Design, values: dict[str, float], worst: np.ufunc) -> dict[int, float]:
     """Worst value of the buses of each area."""
     found: dict[int, float] = {}
     for bus, value in values.items():
         area = design.buses[bus].area
-        found[area] = worst(found[area], value) if area in found else value  # type: ignore[operator]
+        found[area] = float(worst(found.get(area, value), value))
     return found
 
 
@@ -289,7 +294,9 @@ def _larger(unit: Unit, stock: Stock) -> Unit:
 def volt_var(design: Design, high: Iterable[str]) -> list[Element]:
     """Volt-var control for the inverters of high areas, of all where medium voltage is high."""
     return [
-        replace(pv, mode=InverterMode.VOLT_VAR) for pv in _affected(design, high) if pv.mode is not InverterMode.VOLT_VAR
+        replace(pv, mode=InverterMode.VOLT_VAR)
+        for pv in _affected(design, high)
+        if pv.mode is not InverterMode.VOLT_VAR
     ]
 
 
@@ -302,7 +309,7 @@ def curtail(design: Design, high: Iterable[str]) -> list[Element]:
     ]
 
 
-def _affected(design: Design, buses: Iterable[str]) -> list:  # type: ignore[type-arg]
+def _affected(design: Design, buses: Iterable[str]) -> list[Pv]:
     areas = {design.buses[bus].area for bus in buses}
     return [pv for pv in design.pvs.values() if -1 in areas or design.buses[pv.bus].area in areas]
 

@@ -179,8 +179,8 @@ class Worker:
         self._maker = None  # the engine may be in any state
         attempt = maker.attempt
         return Attempt(
-            number, attempt.parameters, attempt.place, attempt.layout, verdict=Verdict((reason,)), repairs=attempt.repairs,
-            seconds=attempt.seconds,
+            number, attempt.parameters, attempt.place, attempt.layout,
+            verdict=Verdict((reason,)), repairs=attempt.repairs, seconds=attempt.seconds,
         )  # fmt: skip
 
 
@@ -250,10 +250,11 @@ def _by_ray(run: SynthRun, numbers: Sequence[int], address: str) -> Iterator[Rec
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise FeederError(f"--ray {address}: no Ray cluster answers there ({error})") from error
     try:
-        actor = ray.remote(num_cpus=1)(_RayWorker)
+        actor: Any = ray.remote(num_cpus=1)(_RayWorker)
         size = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
         idle = [actor.remote(run) for _ in range(size)]
-        waiting, busy = list(reversed(numbers)), {}
+        waiting = list(reversed(numbers))
+        busy: dict[Any, tuple[Any, int]] = {}
         while waiting or busy:
             while idle and waiting:
                 worker, number = idle.pop(), waiting.pop()

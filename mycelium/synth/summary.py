@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def _row(folder: Path, times: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 def _classes(feeders: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for low, high in zip(_EDGES, _EDGES[1:], strict=False):
+    for low, high in itertools.pairwise(_EDGES):
         part = feeders[(feeders["buses"] >= low) & (feeders["buses"] < high)]
         if len(part):
             name = f"{low} to {high - 1}" if high < _EDGES[-1] else f"{low} and more"

@@ -21,9 +21,7 @@ def route_mains(territory: Territory, areas: Areas, span_m: float) -> Forest:
         return Forest(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     xy = territory.streets.xy_m
     step = np.hypot(*(xy - xy[np.maximum(areas.toward, 0)]).T)
-    distance = dijkstra(
-        territory.streets.graph, directed=False, indices=np.unique(areas.site[routed]), min_only=True
-    )
+    distance = dijkstra(territory.streets.graph, directed=False, indices=np.unique(areas.site[routed]), min_only=True)
     forest = grow(areas.toward, step, ends, distance)
     served = np.zeros(len(xy), bool)
     served[ends] = True

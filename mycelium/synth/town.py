@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial import Delaunay, cKDTree
 
-from mycelium.synth.geography import OWN_ATTRIBUTION, Buildings, Floats, Geography, Ints, Streets, subdivide
+from mycelium.synth.geography import OWN_ATTRIBUTION, Buildings, Floats, Geography, Streets, subdivide
 
 
 class Pattern(StrEnum):
@@ -141,7 +141,9 @@ def _organic(plan: TownPlan, street_m: float, rng: np.random.Generator) -> Stree
     angle, out = 2 * np.pi * u[0], radius * np.sqrt(u[1])
     xy = _apart(np.stack([out * np.cos(angle), out * np.sin(angle)], axis=1), 0.35 * plan.block_m)
     simplex = Delaunay(xy).simplices
-    edge = np.unique(np.sort(np.concatenate([simplex[:, [0, 1]], simplex[:, [1, 2]], simplex[:, [0, 2]]]), axis=1), axis=0)
+    edge = np.unique(
+        np.sort(np.concatenate([simplex[:, [0, 1]], simplex[:, [1, 2]], simplex[:, [0, 2]]]), axis=1), axis=0
+    )
     middle = xy[edge].mean(axis=1)
     half = np.hypot(*(xy[edge[:, 0]] - xy[edge[:, 1]]).T) / 2
     nearest = cKDTree(xy).query(middle)[0]
@@ -160,7 +162,9 @@ def _ribbon(plan: TownPlan, street_m: float, rng: np.random.Generator) -> Street
     turn = 0.5 * (rng.random(count) - 0.5)
     heading = 2 * np.pi * rng.random() + np.cumsum(turn)
     step = plan.block_m * (0.6 + 0.8 * rng.random(count))
-    road = np.concatenate([np.zeros((1, 2)), np.cumsum(np.stack([np.cos(heading), np.sin(heading)], 1) * step[:, None], 0)])
+    road = np.concatenate(
+        [np.zeros((1, 2)), np.cumsum(np.stack([np.cos(heading), np.sin(heading)], 1) * step[:, None], 0)]
+    )
     side = np.where(rng.random(count) < 0.5, 1.0, -1.0)
     out = side_m * (0.3 + 1.4 * rng.random(count)) * side
     tip = road[1:] + np.stack([-np.sin(heading), np.cos(heading)], axis=1) * out[:, None]
@@ -196,5 +200,3 @@ def _connected(streets: Streets) -> Streets:
     _, label = connected_components(streets.graph, directed=False)
     keep: npt.NDArray[np.bool_] = label == np.bincount(label).argmax()
     return streets.part(keep)
-
-

@@ -65,7 +65,7 @@ def _write_model(attempt: Attempt, design: Design, inputs: Inputs, place: Geogra
         f"! {design.name}: a synthetic feeder of mycelium",
         f"! {thanks}",
         "! The day: Set mode=daily number=24 stepsize=1h, then Solve.",
-        f"! Peak without generation: Redirect {SNAPSHOT_A}; low demand with full sun: Redirect {SNAPSHOT_B}; then Solve.",
+        f"! Snapshots: Redirect {SNAPSHOT_A} (peak, no generation) or {SNAPSHOT_B} (low demand, full sun), then Solve.",
         "Clear",
         *header,
         *(f"Redirect {name}.dss" for name in parts),
@@ -77,7 +77,8 @@ def _write_model(attempt: Attempt, design: Design, inputs: Inputs, place: Geogra
     share = inputs.demand_lambda
     _text(folder / SNAPSHOT_A, _snapshot(design, {i: float(eta) for i, eta in enumerate(inputs.eta)}, 0))
     _text(folder / SNAPSHOT_B, _snapshot(design, {load.customer: share for load in design.loads.values()}, 1))
-    _text(folder / ATTRIBUTION, f"{thanks}\nComponents and statistics: the training networks of the component library\n")
+    parts_of = "Components and statistics: the training networks of the component library"
+    _text(folder / ATTRIBUTION, f"{thanks}\n{parts_of}\n")
     _text(folder / BUSES, _buses(attempt, design))
     _json(folder / STREETS, _streets(attempt))
 
@@ -101,8 +102,8 @@ def _buses(attempt: Attempt, design: Design) -> str:
     day = np.stack([state.v_pu for state in attempt.day])
     live = np.where(day > FLOATING_PU, day, np.nan)
     index: dict[str, list[int]] = {}
-    for k, bus in enumerate(attempt.node_bus):
-        index.setdefault(bus, []).append(k)
+    for k, name in enumerate(attempt.node_bus):
+        index.setdefault(name, []).append(k)
     for bus in design.buses.values():
         nodes = index.get(bus.name, [])
         values = [
@@ -165,9 +166,13 @@ def sample(attempt: Attempt, seed: int) -> Record:
         territory = attempt.layout.territory
         head = territory.streets.xy_m[territory.head]
         record["geography"] = {
-            "place": attempt.place.name, "attribution": attempt.place.attribution, "origin_deg": attempt.place.origin_deg,
-            "head_m": head.tolist(), "street_nodes": len(territory.streets.xy_m), "customers": len(territory.access),
-        }  # fmt: skip
+            "place": attempt.place.name,
+            "attribution": attempt.place.attribution,
+            "origin_deg": attempt.place.origin_deg,
+            "head_m": head.tolist(),
+            "street_nodes": len(territory.streets.xy_m),
+            "customers": len(territory.access),
+        }
     if attempt.design is not None and attempt.inputs is not None:
         eta = attempt.inputs.eta
         record["coincidence"] = {load.name: float(eta[load.customer]) for load in attempt.design.loads.values()}
