@@ -196,11 +196,16 @@ def networks(
 
 
 @app.command
-def demo() -> None:
-    """Import a bundled feeder, simulate a day with a fault on it, and say what happened."""
-    from mycelium.demo import run_demo
+def demo(weights: str | None = None, report: Path | None = None) -> None:
+    """Import a bundled feeder, simulate a day with a fault on it, and estimate the day from what its meters report.
 
-    run_demo(_out)
+    Args:
+        weights: Folder or name of weights; those that ship with the package if not given.
+        report: HTML file to draw the answers into.
+    """
+    from mycelium.demo import REPORT, run_demo
+
+    run_demo(_out, weights, report or REPORT)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,16 @@
-"""The main job on a bundled feeder: import it, simulate a day with a fault, and say what happened."""
+"""The main job on a bundled feeder: simulate a day with a fault, meter it, and estimate it from what the meters report.
+
+The last step takes the weights that ship with the package, or others. The model sees records and readings alone; its
+answers are printed beside the truth and drawn into an HTML file.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mycelium.feeders import feeder_path
@@ -11,19 +18,31 @@ from mycelium.grid.check import kirchhoff_ratio
 from mycelium.grid.grid import Grid
 from mycelium.grid.inspection import inspect_model
 from mycelium.schema import HIDDEN, HOURS, PHASES, ElementKind, FaultPlace
+from mycelium.sense.measure import Meters
+from mycelium.sense.placement import place
+from mycelium.sense.policies import POLICIES
+from mycelium.sense.sense import sense
 from mycelium.simulate.cases import Case, CaseMix
 from mycelium.simulate.day import Day
 from mycelium.simulate.fault import Fault
 from mycelium.simulate.network import Network, NetworkSource
 
+POLICY = "observability_ami_medium"  # what it is metered with
+REPORT = Path("out/demo.html")
 FEEDER = "lv_town"
 SEED = 1
 # Everything at once, on the published records: a demonstration, not a draw of the corpus.
 MIX = CaseMix(variant=0.0, phase_change=1.0, keep_supply=1.0, lose_supply=0.0, fault=1.0)
 
 
-def run_demo(console: Console) -> None:
-    """Import, simulate and print."""
+def run_demo(console: Console, weights: str | None = None, report: Path = REPORT) -> None:
+    """Import, simulate, estimate and print.
+
+    Args:
+        console: Where to print.
+        weights: Folder or name of weights; the first that ship with the package if not given.
+        report: HTML file to write.
+    """
     master = feeder_path(FEEDER)
     found = inspect_model(master)
     facts = found.as_dict()
@@ -47,6 +66,43 @@ def run_demo(console: Console) -> None:
     )
     if case.fault is not None:
         console.print(f"[bold]4. The fault.[/] {_fault_effect(grid, day, case.fault)}")
+    weights = weights or next(iter(_bundled()), None)
+    if weights is None:
+        console.print(
+            "[bold]5. The estimate.[/] No weights ship with this version: train some (`mycelium train "
+            "experiments/toy.toml`), then `mycelium demo --weights out/toy/best`."
+        )
+        return
+    _estimate(console, grid, day, weights, report)
+
+
+def _bundled() -> list[str]:
+    """Names of weights that ship with the package."""
+    from mycelium.model.weights import BUNDLED  # the model is imported when it is needed
+
+    return sorted(folder.name for folder in BUNDLED.iterdir() if folder.is_dir()) if BUNDLED.is_dir() else []
+
+
+def _estimate(console: Console, grid: Grid, day: Day, weights: str, report: Path) -> None:
+    """Meter the day, answer the four questions from the readings, and compare with the truth."""
+    from mycelium.model.mycelium import Mycelium
+    from mycelium.report.answers import Answers
+    from mycelium.report.page import write_report
+    from mycelium.report.truth import compared, true_targets
+
+    readings = sense(Meters.of(grid, place(grid, POLICIES[POLICY], day.network)), day, day.seed, day.number)
+    model = Mycelium.from_pretrained(weights)
+    answers = Answers.of(grid, model.estimate(grid, readings))
+    truth = true_targets(grid, day)
+    console.print(
+        f"[bold]5. The estimate.[/] From the records and {readings.count:,} readings ({POLICY}), by {weights}:"
+    )
+    table = Table("question", "said", "true", title="four answers")
+    for row in compared(answers, truth):
+        table.add_row(*(escape(text) for text in row))
+    console.print(table)
+    write_report(report, grid, readings, answers, truth)
+    console.print(f"   Drawn, with the truth beside it: {report}")
 
 
 def _events(grid: Grid, case: Case) -> str:

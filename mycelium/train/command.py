@@ -20,7 +20,7 @@ def train(config: Path, *, out: Path | None = None, minutes: float | None = None
 
     Args:
         config: TOML file of the run, as in `experiments/`.
-        out: Folder of the run; `runs/NAME` if not given.
+        out: Folder of the run; `out/NAME` if not given.
         minutes: Stop after so long, with a checkpoint.
     """
     from mycelium.train.config import read_config
@@ -29,7 +29,7 @@ def train(config: Path, *, out: Path | None = None, minutes: float | None = None
     from mycelium.train.run import run_training
 
     run = read_config(config)
-    folder = out or Path("runs") / run.name
+    folder = out or Path("out") / run.name
     quiet = int(os.environ.get("RANK", "0")) > 0
     columns = (
         SpinnerColumn(),
