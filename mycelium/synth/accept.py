@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mycelium.schema import HOURS
 from mycelium.synth.diagnosis import HIGH_PU, LOW_PU
-from mycelium.synth.model import Model, State
+from mycelium.synth.model import State
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Verdict:
         return not self.reasons
 
 
-def accept(a: State, b: State, day: list[State], is_line: np.typing.NDArray[np.bool_], thermal: bool) -> Verdict:
+def accept(a: State, b: State, day: Sequence[State], is_line: np.typing.NDArray[np.bool_], thermal: bool) -> Verdict:
     """Judge the final operating points.
 
     Args:
@@ -47,7 +48,7 @@ def accept(a: State, b: State, day: list[State], is_line: np.typing.NDArray[np.b
     return Verdict(tuple(reasons))
 
 
-def _voltages(a: State, b: State, day: list[State]) -> list[str]:
+def _voltages(a: State, b: State, day: Sequence[State]) -> list[str]:
     reasons = []
     if a.live_v_pu.min() < LOW_PU:
         reasons.append(f"low voltage: snapshot A, {a.live_v_pu.min():.4f} p.u.")
@@ -66,7 +67,7 @@ def _voltages(a: State, b: State, day: list[State]) -> list[str]:
     return reasons
 
 
-def _ratings(a: State, b: State, day: list[State], is_line: np.typing.NDArray[np.bool_]) -> list[str]:
+def _ratings(a: State, b: State, day: Sequence[State], is_line: np.typing.NDArray[np.bool_]) -> list[str]:
     """Lines and transformers in the snapshots, lines in every hour."""
     reasons = []
     for name, state in (("snapshot A", a), ("snapshot B", b)):
@@ -76,10 +77,3 @@ def _ratings(a: State, b: State, day: list[State], is_line: np.typing.NDArray[np
     if hourly > 1:
         reasons.append(f"overload: day, {hourly:.3f} of the rating")
     return reasons
-
-
-def judge(model: Model, thermal: bool) -> tuple[Verdict, State, State, list[State]]:
-    """Solve a model's operating points and judge them."""
-    a, b = model.snapshot_a(), model.snapshot_b()
-    day = model.day()
-    return accept(a, b, day, model.branch_is_line, thermal), a, b, day

@@ -83,6 +83,9 @@ class Model:
 
     Attributes:
         design: What the engine holds; change it with ``edit`` only.
+        node_bus: Bus of every node of the last solution. [node]
+        branch_names: Lines, switches and transformers, as in ``State.loading``. [branch]
+        branch_is_line: Which of them are no transformers. [branch]
         solves: Power flows solved so far.
     """
 
@@ -96,6 +99,7 @@ class Model:
         self._codes = {dss.line_code(line) for line in design.lines.values()}
         self._controls = {text.split()[0] for text in dss.volt_var_texts(design.pvs.values())}
         self._names: list[str] = []
+        self.node_bus: list[str] = []
         self._customer = np.array([load.customer for load in design.loads.values()], dtype=np.int64)
         self._kw = np.array([load.kw for load in design.loads.values()])
         self._kvar = np.array([load.kvar for load in design.loads.values()])

@@ -23,11 +23,12 @@ from mycelium.corpus.pool import Died, Pool, PoolConfig, Task
 from mycelium.corpus.process import ONE_THREAD
 from mycelium.errors import FeederError
 from mycelium.synth.accept import Verdict
-from mycelium.synth.feeder import Attempt, FeederMaker, Workshop
+from mycelium.synth.feeder import Attempt, FeederMaker
 from mycelium.synth.geography import read_overture
 from mycelium.synth.library import Library
 from mycelium.synth.parameters import SynthConfig
 from mycelium.synth.profiles import ProfileFiles
+from mycelium.synth.propose import Workshop
 from mycelium.synth.write import VERDICT, folder_name, write_attempt
 
 PLAN, TIMES = "plan.json", "times.jsonl"
@@ -178,10 +179,8 @@ class Worker:
     def _failed(self, maker: FeederMaker, number: int, reason: str) -> Attempt:
         self._maker = None  # the engine may be in any state
         attempt = maker.attempt
-        return Attempt(
-            number, attempt.parameters, attempt.place, attempt.layout,
-            verdict=Verdict((reason,)), repairs=attempt.repairs, seconds=attempt.seconds,
-        )  # fmt: skip
+        rejected = Verdict((reason,))
+        return Attempt(number, attempt.parameters, attempt.proposal, None, attempt.repairs, rejected, attempt.seconds)
 
 
 @contextlib.contextmanager

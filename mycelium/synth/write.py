@@ -18,9 +18,10 @@ import numpy as np
 
 from mycelium.synth import dss
 from mycelium.synth.design import Design, Line, LineRole, UnitRole
-from mycelium.synth.feeder import Attempt
-from mycelium.synth.geography import Floats, Geography
-from mycelium.synth.model import FLOATING_PU, Inputs, State, model_text
+from mycelium.synth.feeder import Attempt, Outcome
+from mycelium.synth.geography import Floats
+from mycelium.synth.model import FLOATING_PU, State, model_text
+from mycelium.synth.propose import Proposal
 
 MASTER, SAMPLE, REPAIRS, VERDICT = "Master.dss", "sample.json", "repairs.jsonl", "verdict.json"
 BUSES, STREETS, ATTRIBUTION = "buses.csv", "streets.json", "ATTRIBUTION.txt"
@@ -46,8 +47,8 @@ def write_attempt(attempt: Attempt, folder: Path, seed: int) -> None:
     _text(part / REPAIRS, "".join(lines))
     _json(part / VERDICT, verdict(attempt))
     if attempt.verdict.accepted:
-        assert attempt.design is not None and attempt.inputs is not None and attempt.place is not None
-        _write_model(attempt, attempt.design, attempt.inputs, attempt.place, part)
+        assert attempt.proposal is not None and attempt.outcome is not None
+        _write_model(attempt.proposal, attempt.outcome, part)
     shutil.rmtree(folder, ignore_errors=True)
     part.replace(folder)
 
@@ -55,7 +56,8 @@ def write_attempt(attempt: Attempt, folder: Path, seed: int) -> None:
 # ---- the model -----------------------------------------------------------------------------------------------------
 
 
-def _write_model(attempt: Attempt, design: Design, inputs: Inputs, place: Geography, folder: Path) -> None:
+def _write_model(proposal: Proposal, outcome: Outcome, folder: Path) -> None:
+    design, inputs, place = proposal.design, proposal.inputs, proposal.place
     parts = model_text(design, inputs.shapes)
     header, footer = parts.pop("Circuit"), parts.pop("Bases")
     for name, lines in parts.items():
@@ -79,8 +81,8 @@ def _write_model(attempt: Attempt, design: Design, inputs: Inputs, place: Geogra
     _text(folder / SNAPSHOT_B, _snapshot(design, {load.customer: share for load in design.loads.values()}, 1))
     parts_of = "Components and statistics: the training networks of the component library"
     _text(folder / ATTRIBUTION, f"{thanks}\n{parts_of}\n")
-    _text(folder / BUSES, _buses(attempt, design))
-    _json(folder / STREETS, _streets(attempt))
+    _text(folder / BUSES, _buses(outcome, design))
+    _json(folder / STREETS, _streets(proposal))
 
 
 def _snapshot(design: Design, factor: dict[int, float], sun: int) -> str:
@@ -94,20 +96,19 @@ def _snapshot(design: Design, factor: dict[int, float], sun: int) -> str:
     return "".join(lines)
 
 
-def _buses(attempt: Attempt, design: Design) -> str:
+def _buses(outcome: Outcome, design: Design) -> str:
     """Place, distance from the source and voltages of every bus."""
-    assert attempt.a is not None and attempt.b is not None
     distance = distances_m(design)
     rows = ["bus,x_m,y_m,base_kv,area,distance_m,peak_lowest_pu,sunny_highest_pu,day_lowest_pu,day_highest_pu\n"]
-    day = np.stack([state.v_pu for state in attempt.day])
+    day = np.stack([state.v_pu for state in outcome.day])
     live = np.where(day > FLOATING_PU, day, np.nan)
     index: dict[str, list[int]] = {}
-    for k, name in enumerate(attempt.node_bus):
+    for k, name in enumerate(outcome.node_bus):
         index.setdefault(name, []).append(k)
     for bus in design.buses.values():
         nodes = index.get(bus.name, [])
         values = [
-            _value(attempt.a.v_pu[nodes], np.min), _value(attempt.b.v_pu[nodes], np.max),
+            _value(outcome.a.v_pu[nodes], np.min), _value(outcome.b.v_pu[nodes], np.max),
             _value(live[:, nodes], np.min), _value(live[:, nodes], np.max),
         ]  # fmt: skip
         text = ",".join(values)
@@ -138,14 +139,13 @@ def distances_m(design: Design) -> dict[str, float]:
     return {bus: found.get(bus, 0.0) for bus in design.buses}
 
 
-def _streets(attempt: Attempt) -> Record:
+def _streets(proposal: Proposal) -> Record:
     """The streets of the territory, in metres, and where (0, 0) is."""
-    assert attempt.layout is not None and attempt.place is not None
-    streets = attempt.layout.territory.streets
+    streets, place = proposal.layout.territory.streets, proposal.place
     return {
-        "place": attempt.place.name,
-        "attribution": attempt.place.attribution,
-        "origin_deg": attempt.place.origin_deg,
+        "place": place.name,
+        "attribution": place.attribution,
+        "origin_deg": place.origin_deg,
         "xy_m": streets.xy_m.tolist(),
         "edge": streets.edge.tolist(),
     }
@@ -162,20 +162,18 @@ def sample(attempt: Attempt, seed: int) -> Record:
         convention = values.pop("convention")
         record |= {"demand_lambda": round(values.pop("demand_lambda"), 6), "thermal": values.pop("thermal")}
         record |= {"parameters": _rounded(values), "convention": convention}
-    if attempt.place is not None and attempt.layout is not None:
-        territory = attempt.layout.territory
-        head = territory.streets.xy_m[territory.head]
+    if attempt.proposal is not None:
+        place, territory = attempt.proposal.place, attempt.proposal.layout.territory
         record["geography"] = {
-            "place": attempt.place.name,
-            "attribution": attempt.place.attribution,
-            "origin_deg": attempt.place.origin_deg,
-            "head_m": head.tolist(),
+            "place": place.name,
+            "attribution": place.attribution,
+            "origin_deg": place.origin_deg,
+            "head_m": territory.streets.xy_m[territory.head].tolist(),
             "street_nodes": len(territory.streets.xy_m),
             "customers": len(territory.access),
         }
-    if attempt.design is not None and attempt.inputs is not None:
-        eta = attempt.inputs.eta
-        record["coincidence"] = {load.name: float(eta[load.customer]) for load in attempt.design.loads.values()}
+        eta, loads = attempt.proposal.inputs.eta, attempt.proposal.design.loads.values()
+        record["coincidence"] = {load.name: float(eta[load.customer]) for load in loads}
     return record
 
 
@@ -183,11 +181,16 @@ def verdict(attempt: Attempt) -> Record:
     """Accepted or not, why, and the final diagnostics."""
     record: Record = {"accepted": attempt.verdict.accepted, "reasons": list(attempt.verdict.reasons)}
     record["repairs"] = len(attempt.repairs)
-    states = {"snapshot_a": attempt.a, "snapshot_b": attempt.b}
-    record |= {name: _diagnostics(state, attempt.branch_is_line) for name, state in states.items() if state is not None}
-    record["hours"] = [_diagnostics(state, attempt.branch_is_line) for state in attempt.day]
-    if attempt.design is not None:
-        record["traits"] = traits(attempt.design)
+    found, hours = attempt.outcome, []
+    if found is not None:
+        record |= {
+            "snapshot_a": _diagnostics(found.a, found.branch_is_line),
+            "snapshot_b": _diagnostics(found.b, found.branch_is_line),
+        }
+        hours = [_diagnostics(state, found.branch_is_line) for state in found.day]
+    record["hours"] = hours
+    if attempt.proposal is not None:
+        record["traits"] = traits(attempt.proposal.design)
     return record
 
 
