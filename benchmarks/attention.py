@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from mycelium.model.attention import RelationAttention
+from mycelium.model.pieces import in_pieces
 from mycelium.model.relation_edges import RelationEdges
 from mycelium.model.relations import AttentionConfig
 from mycelium.schema import HOURS
@@ -111,14 +112,13 @@ class Case:
             tensor.grad = None
 
     def ours(self, fused: bool) -> Callable[[], dict[str, Tensor]]:
-        """Our layer, its edges compiled as for all layers of a model."""
+        """Our layer as a model runs it, its edges compiled as for all layers."""
         edges = {kind: pair.to(self.device) for kind, pair in self.graph.edges.items()}
         compiled = RelationEdges.compile(CONFIG, self.graph.counts, edges, fused=fused)
 
         def run() -> dict[str, Tensor]:
             packed = torch.cat([self.branches[kind] for kind in CONFIG.branches], dim=1)
-            out: dict[str, Tensor] = self.layer(self.nodes, packed, compiled)
-            return out
+            return in_pieces(lambda nodes, branches: self.layer(nodes, branches, compiled), self.nodes, packed)
 
         return run
 

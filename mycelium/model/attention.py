@@ -24,7 +24,6 @@ from torch.nn import functional
 from mycelium.model.relation_edges import Messages, Projection, RelationEdges
 from mycelium.model.relations import AttentionConfig
 
-ROWS = 4096  # of states that one pass of inference on a CPU takes, so that its intermediate results stay in the cache
 _MATRIX_UNIT = (16, 128)  # widths for which the fused projection is made
 
 
@@ -65,10 +64,8 @@ class RelationAttention(nn.Module):
         """
         states = [nodes[kind] for kind in self.config.nodes]
         dtype = precision(states[0])
-        if edges.tables is not None:
-            out = self._fused(_Pack.apply(dtype, *states), branches.to(dtype), edges)  # type: ignore[no-untyped-call]
-        else:
-            out = self._chunked(states, branches, edges, dtype)
+        x = _Pack.apply(dtype, *states)  # type: ignore[no-untyped-call]
+        out = (self._by_index if edges.tables is None else self._fused)(x, branches.to(dtype), edges)
         parts = out.split([state.shape[1] for state in states], dim=1)
         return dict(zip(self.config.nodes, parts, strict=True))
 
@@ -86,23 +83,8 @@ class RelationAttention(nn.Module):
 
     # ---- index path --------------------------------------------------------------------------------------------------
 
-    def _chunked(self, states: list[Tensor], branches: Tensor, edges: RelationEdges, dtype: torch.dtype) -> Tensor:
-        """The index path, some hours at a time where nothing is kept for a backward pass."""
-        steps = len(states[0])
-        hours = max(steps, 1)
-        if not torch.is_grad_enabled() and not branches.is_cuda:
-            hours = max(1, ROWS // max(1, sum(state.shape[1] for state in states)))
-        parameters = self._parameters_in(dtype)
-        parts = []
-        for start in range(0, max(steps, 1), hours):
-            now = slice(start, start + hours)
-            x = _Pack.apply(dtype, *(state[now] for state in states))  # type: ignore[no-untyped-call]
-            parts.append(self._by_index(x, branches[now].to(dtype), edges, *parameters))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def _by_index(
-        self, x: Tensor, branches: Tensor, edges: RelationEdges, weight: Tensor, bias: Tensor, branch_weight: Tensor
-    ) -> Tensor:
+    def _by_index(self, x: Tensor, branches: Tensor, edges: RelationEdges) -> Tensor:
+        weight, bias, branch_weight = self._parameters_in(x.dtype)
         units = _project(x, weight, bias, edges.nodes)
         branch = dict(
             zip(

@@ -14,10 +14,9 @@ from torch.utils.checkpoint import checkpoint
 
 from mycelium.model.attention import RelationAttention
 from mycelium.model.config import MyceliumConfig
+from mycelium.model.pieces import States, in_pieces
 from mycelium.model.relation_edges import RelationEdges
 from mycelium.window.columns import NODES
-
-States = dict[str, Tensor]
 
 KINDS = tuple(store.value for store in NODES)
 
@@ -78,6 +77,9 @@ class Backbone(nn.Module):
             branches: Embeddings of all branches, kinds side by side. [hour, branch, width]
             edges: Compiled for these.
         """
+        return in_pieces(lambda states, branches: self._layers(states, branches, edges), states, branches)
+
+    def _layers(self, states: States, branches: Tensor, edges: RelationEdges) -> States:
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
                 states = _recomputed(layer, states, branches, edges)

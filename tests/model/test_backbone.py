@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mycelium.model import pieces
 from mycelium.model.backbone import Backbone
 from mycelium.model.config import MyceliumConfig
 from mycelium.model.relation_edges import RelationEdges
@@ -92,6 +93,20 @@ def test_dropout_is_of_training_only() -> None:
     one, other = (backbone.eval()(states, packed, edges)["bus"] for _ in range(2))
     assert torch.equal(one, other)
     assert not torch.equal(backbone.train()(states, packed, edges)["bus"], one)
+
+
+@pytest.mark.parametrize("rows", [1, 1000, 10**6])
+def test_inference_in_pieces_equals_training(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hour at a time, some hours at a time with a shorter last piece, all at once."""
+    monkeypatch.setattr(pieces, "ROWS", rows)
+    backbone = Backbone(SMALL).eval()
+    states, branches, edges = inputs(SMALL, torch.float32)
+    packed = pack(SMALL, branches)
+    expected = backbone(states, packed, edges)
+    with torch.no_grad():
+        found = backbone(states, packed, edges)
+    for kind, value in expected.items():
+        torch.testing.assert_close(found[kind], value.detach(), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("hour", [0, 12, HOURS - 1])
