@@ -9,6 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+# Before anything starts threads: tests run side by side, and threads that wait for each other's cores cost most time.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 import pytest
 from jaxtyping import install_import_hook
 
