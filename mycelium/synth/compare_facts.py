@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from mycelium.simulate.network import NetworkSource
 from mycelium.synth.library_build import LEFT_OUT, training_entries
 from mycelium.synth.run import ACCEPTED
 from mycelium.synth.statistics import FeederFacts, feeder_facts
-from mycelium.synth.write import MASTER
+from mycelium.synth.write import MASTER, SAMPLE
 
 SYNTHETIC = "synthetic"
 _DIGITS = "%.5g"
@@ -40,14 +41,15 @@ class Facts:
 def reference_facts(catalogue: Path, workers: int, progress: Callable[[int, int], None]) -> Facts:
     """Measure the training networks of a catalogue, without those that the library leaves out."""
     entries = [entry for entry in training_entries(catalogue) if entry.family not in LEFT_OUT]
-    facts = _measure([(entry.network_source, entry.family) for entry in entries], workers, progress)
+    facts = _measure([_Job(entry.network_source, entry.family) for entry in entries], workers, progress)
     return Facts(join_sites(facts.table), facts.failed)
 
 
 def synthetic_facts(run: Path, workers: int, progress: Callable[[int, int], None]) -> Facts:
     """Measure the accepted feeders of a run."""
     feeders = accepted_feeders(run)
-    return _measure([(NetworkSource(f / MASTER, None, f.name), SYNTHETIC) for f in feeders], workers, progress)
+    jobs = [_Job(NetworkSource(f / MASTER, None, f.name), SYNTHETIC, f / SAMPLE) for f in feeders]
+    return _measure(jobs, workers, progress)
 
 
 def accepted_feeders(run: Path) -> tuple[Path, ...]:
@@ -59,27 +61,45 @@ def accepted_feeders(run: Path) -> tuple[Path, ...]:
     return found
 
 
-def _measure(sources: Sequence[tuple[NetworkSource, str]], workers: int, progress: Callable[[int, int], None]) -> Facts:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One feeder, and the file that says how much of its loads' demand coincides."""
+
+    source: NetworkSource
+    family: str
+    sample: Path | None = None
+
+
+def _measure(jobs: Sequence[_Job], workers: int, progress: Callable[[int, int], None]) -> Facts:
     rows: list[FeederFacts] = []
     failed: dict[str, str] = {}
     with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=_TASKS_PER_WORKER) as pool:
-        for done, (name, found) in enumerate(pool.imap(_facts_of, sources), start=1):
+        for done, (name, found) in enumerate(pool.imap(_facts_of, jobs), start=1):
             if isinstance(found, FeederFacts):
                 rows.append(found)
             else:
                 failed[name] = found
-            progress(done, len(sources))
+            progress(done, len(jobs))
     columns = [field.name for field in dataclasses.fields(FeederFacts)]
     return Facts(pd.DataFrame([dataclasses.asdict(row) for row in rows], columns=columns), failed)
 
 
-def _facts_of(source: tuple[NetworkSource, str]) -> tuple[str, FeederFacts | str]:
-    network, family = source
-    name = network.name or str(network.master)
+def _facts_of(job: _Job) -> tuple[str, FeederFacts | str]:
+    name = job.source.name or str(job.source.master)
     try:
-        return name, feeder_facts(network, family)
+        coincidence = None if job.sample is None else _coincidence(job.sample)
+        return name, feeder_facts(job.source, job.family, coincidence)
     except FeederError as error:
         return name, str(error)
+
+
+def _coincidence(sample: Path) -> dict[str, float]:
+    """Coincidence factor of each load, which a synthetic feeder's record of its sampling holds."""
+    try:
+        content = json.loads(sample.read_text(encoding="utf-8"))
+        return {str(load).lower(): float(value) for load, value in content["coincidence"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FeederError(f"{sample}: expected JSON with `coincidence`, a factor per load ({error!r})") from error
 
 
 def join_sites(table: pd.DataFrame) -> pd.DataFrame:

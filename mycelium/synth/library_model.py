@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -54,8 +55,15 @@ class Model:
     peak_kvar: Floats
 
     @staticmethod
-    def read(source: NetworkSource, family: str) -> Model:
-        """Read and compile a network."""
+    def read(source: NetworkSource, family: str, coincidence: Mapping[str, float] | None = None) -> Model:
+        """Read and compile a network.
+
+        Args:
+            source: Where it is.
+            family: Networks of one origin.
+            coincidence: Share of its nominal demand that each load has at the peak, where that is known; else shapes
+                tell, as far as there are any.
+        """
         script = read_script(source.master, source.root)
         engine = Engine(script)
         grid, configuration, _ = read_circuit(script, engine)
@@ -64,11 +72,10 @@ class Model:
         year = _hourly(own)
         hour = int(np.argmax(_per_shape(own, demand.nominal_kw) @ year))
         name = source.name or grid.name
-        powers = [
-            nominal * factor[own.load]  # without a shape, the last
-            for factor in (year.max(axis=1), year[:, hour])
-            for nominal in (demand.nominal_kw, demand.nominal_kvar)
-        ]
+        annual, peak = year.max(axis=1)[own.load], year[:, hour][own.load]  # without a shape, the last
+        if coincidence is not None:  # shapes of a day say nothing about the year
+            annual, peak = np.ones(len(own.load)), np.array([coincidence[load] for load in grid.consumer["name"]])
+        powers = [n * factor for factor in (annual, peak) for n in (demand.nominal_kw, demand.nominal_kvar)]
         return Model(family, name, grid, configuration, engine, *powers)
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,7 @@ class FeederFacts:
         r_over_x: Positive-sequence R/X of lines that are no switches, median weighted by length.
         transformer_loading: Demand of its customers at peak over the rating of a transformer, median.
         line_loading: Current over normal rating at peak, 95th percentile over rated lines that are no switches.
-        voltage_drop_pu: Set-point of the head less the first percentile of voltages at customers, at peak.
+        voltage_drop_pu: Between the best and the worst served customers (99th and first percentile) at peak.
         phase_imbalance: Largest deviation of a phase current at the head from their mean, over the mean, at peak.
         loops: Independent loops with all switches closed.
         centre_tapped_share: Distribution transformers with a centre tap.
@@ -70,17 +71,25 @@ class FeederFacts:
     centre_tapped_share: float
 
 
-def feeder_facts(source: NetworkSource, family: str) -> FeederFacts:
-    """Read a feeder and solve its peak hour; raises FeederError if it cannot be read or solved."""
-    model = Model.read(source, family)
+def feeder_facts(source: NetworkSource, family: str, coincidence: Mapping[str, float] | None = None) -> FeederFacts:
+    """Read a feeder and solve its peak; raises FeederError if it cannot be read or solved.
+
+    Args:
+        source: Where it is.
+        family: Networks of one origin.
+        coincidence: Share of its nominal demand that each load has at the peak of the year; such loads are customers.
+            If not given, the hour of the largest total of their shapes is the peak, or nominal demand without shapes,
+            and loads are looked at whether they are placeholders or aggregates.
+    """
+    model = Model.read(source, family, coincidence)
+    why = [not_customers_because(model, group) if coincidence is None else "" for group in CustomerClass]
     try:
-        v = _solve_peak(model)
-        return _facts(model, v)
+        return _facts(model, _solve_peak(model), why)
     finally:
         model.engine.close()
 
 
-def _facts(model: Model, v: npt.NDArray[np.complex128]) -> FeederFacts:
+def _facts(model: Model, v: npt.NDArray[np.complex128], why: list[str]) -> FeederFacts:
     grid = model.grid
     unit = grid.transformer[grid.transformer["distribution"]]
     serving = grid.consumer["transformer"].to_numpy()
@@ -88,7 +97,6 @@ def _facts(model: Model, v: npt.NDArray[np.complex128]) -> FeederFacts:
     kva = np.hypot(model.peak_kw, model.peak_kvar)
     rating = np.bincount(grid.transformer["bank"], _unit_kva(model), len(grid.transformer))
     loading = np.bincount(serving[serving >= 0], kva[serving >= 0], len(rating))[served] / rating[served]
-    why = [not_customers_because(model, group) for group in CustomerClass]
     counted = len(customers) and not any(reason.startswith("aggregate") for reason in why)
     loaded = not all(reason == NONE or reason.startswith("placeholder") for reason in why)
     return FeederFacts(
@@ -171,7 +179,8 @@ def _voltage_drop(model: Model, v: npt.NDArray[np.complex128]) -> float:
     here = phase & np.isin(wiring.bus, grid.consumer["bus1"].to_numpy())
     if not here.any():
         return float("nan")
-    return float(grid.substation["setpoint_pu"].iloc[0] - np.quantile(v_pu[here], 0.01))
+    worst, best = np.quantile(v_pu[here], [0.01, 0.99])
+    return float(best - worst)
 
 
 def _imbalance(model: Model) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from mycelium.synth.compare_figure import draw_comparison
 from mycelium.synth.library_rows import Region
 from mycelium.synth.run import ACCEPTED, REJECTED
 from mycelium.synth.statistics import COMPARED, FeederFacts, feeder_facts
+from mycelium.synth.write import SAMPLE
 from tests.shapes import REPOSITORY
 from tests.synth.tiny import tiny
 
@@ -103,11 +105,18 @@ def test_only_training_networks_are_references() -> None:
 def test_only_accepted_feeders_of_a_run_are_measured(tmp_path: Path) -> None:
     for folder in (f"{ACCEPTED}/a", f"{ACCEPTED}/b.12.part", f"{REJECTED}/c"):
         tiny(tmp_path / folder)
+        factors = {f"s{k}": 0.5 for k in range(6)}
+        (tmp_path / folder / SAMPLE).write_text(json.dumps({"coincidence": factors}))
     assert [folder.name for folder in accepted_feeders(tmp_path)] == ["a"]
     seen: list[tuple[int, int]] = []
     found = synthetic_facts(tmp_path, 1, lambda done, total: seen.append((done, total)))
     assert found.table["name"].tolist() == ["a"] and found.table["family"].tolist() == [SYNTHETIC]
     assert found.failed == {} and seen == [(1, 1)]
+    loading = np.hypot(1, 0.25) * np.array([9.0 / 25.0, 18.0 / 50.0])
+    assert found.table["transformer_loading"].tolist() == pytest.approx([np.median(loading) / 2])
+    (tmp_path / ACCEPTED / "a" / SAMPLE).write_text("[]")
+    failed = synthetic_facts(tmp_path, 1, lambda done, total: None).failed
+    assert "a/sample.json: expected JSON with `coincidence`, a factor per load" in failed["a"]
     with pytest.raises(FeederError, match=r"no accepted feeder \(feeders/\*/Master\.dss\); make some"):
         accepted_feeders(tmp_path / ACCEPTED)
 
