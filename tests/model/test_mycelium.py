@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,17 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+import mycelium
 from mycelium import Mycelium, MyceliumConfig
 from mycelium.errors import FeederError
 from mycelium.feeders import FEEDERS
 from mycelium.model.config import TASKS
 from mycelium.model.estimates import Estimates
+from mycelium.model.relation_edges import RelationEdges
 from mycelium.model.segments import segment_log_softmax
 from mycelium.schema import HOURS
 from mycelium.sense.readings import Readings
 from mycelium.simulate.cases import CaseMix
 from mycelium.window import targets as truth
 from mycelium.window.columns import (
+    BACKBONE,
     NODES,
     OBJECT,
     Communication,
@@ -134,17 +139,21 @@ def test_every_parameter_that_can_matter_gets_a_gradient() -> None:
 
 
 def test_every_slice_of_the_attention_that_can_matter_gets_a_gradient() -> None:
-    """Also within the packed weights: each relation's query, key, value and branch weights."""
+    """Also within the packed weights: values of every relation, queries and keys where destinations have a choice."""
     window, _ = union()
     model = model_of()
     found = answers(model(double(window)))
     torch.manual_seed(2)
     torch.stack([(torch.randn_like(value) * value).nansum() for value in found.values()]).sum().backward()
+    counts = {store.value: len(window.graph[store]) for store in NODES}
+    edges = RelationEdges.compile(SMALL.attention, counts, {kind.value: window.edges[kind] for kind in BACKBONE})
     relations = SMALL.attention.relations
+    used = torch.tensor(edges.nodes.sizes).view(3, len(relations)) > 0
+    assert used[2].all() and used[0].sum() > 6
     for number, layer in enumerate(model.backbone.layers):
-        for k, relation in enumerate(relations):
-            read = number < SMALL.layers - 1 or relation.target not in (Store.CAPACITOR, Store.DER)
-            assert bool(layer.attention.weight.grad[2, k].any()) == read, relation
+        read = [number < SMALL.layers - 1 or kind.target not in (Store.CAPACITOR, Store.DER) for kind in relations]
+        reached = layer.attention.weight.grad.flatten(2).any(dim=2)
+        assert torch.equal(reached, used & torch.tensor(read))
         assert layer.attention.branch_weight.grad.flatten(1).any(dim=1).all()
 
 
@@ -368,6 +377,13 @@ def test_autocast_leaves_voltages_exact() -> None:
         assert_same({name: value}, {name: exact[name]}, 0.1 * float(exact[name].nan_to_num().abs().max()))
     assert float((rough["v_pu"] - exact["v_pu"]).abs().max()) < 5e-4
     assert len(rough["v_pu"].unique()) > 0.5 * len(exact["v_pu"].unique())
+
+
+def test_the_package_comes_without_torch_until_the_model_is_asked_for() -> None:
+    code = "import sys, mycelium; assert 'torch' not in sys.modules; mycelium.MyceliumConfig; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'Mycelia'"):
+        mycelium.Mycelia  # noqa: B018
 
 
 def test_names_of_tasks_are_those_of_the_targets() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from mycelium import Mycelium, MyceliumConfig
 from mycelium.model.parameters import PAPER, breakdown, main
+from tests.shapes import REPOSITORY
 
 D, LAYERS, KINDS, RELATIONS, BRANCH_RELATIONS, FFN = 128, 8, 5, 18, 6, 256
 
@@ -26,8 +27,8 @@ def test_the_paper_says_12_million() -> None:
     assert count == pytest.approx(PAPER, rel=0.06)
 
 
-def test_the_table_has_a_line_for_every_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_document_has_the_table_as_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main()
-    printed = capsys.readouterr().out
-    for part in breakdown(Mycelium(MyceliumConfig.tiny())):
-        assert f"| {part} |" in printed
+    printed = capsys.readouterr().out.strip()
+    assert all(f"| {part} |" in printed for part in breakdown(Mycelium(MyceliumConfig.tiny())))
+    assert printed in (REPOSITORY / "docs" / "model.md").read_text()
