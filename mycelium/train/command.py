@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
@@ -15,18 +16,25 @@ _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
 
 @app.default
-def train(config: Path, *, out: Path | None = None, minutes: float | None = None) -> None:
+def train(
+    config: Path,
+    *,
+    out: Path | None = None,
+    minutes: float | None = None,
+    prepare: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
     """Train; running it again goes on after the last checkpoint. Under `torchrun` all processes take part.
 
     Args:
         config: TOML file of the run, as in `experiments/`.
         out: Folder of the run; `out/NAME` if not given.
         minutes: Stop after so long, with a checkpoint.
+        prepare: Only do what comes once, before the first step, and needs no accelerator.
     """
     from mycelium.train.config import read_config
     from mycelium.train.log import STEPS
     from mycelium.train.loop import BEST, LAST, Row
-    from mycelium.train.run import run_training
+    from mycelium.train.run import prepare_training, run_training
 
     run = read_config(config)
     folder = out or Path("out") / run.name
@@ -55,6 +63,9 @@ def train(config: Path, *, out: Path | None = None, minutes: float | None = None
         def say(text: str) -> None:
             bar.update(task, description=f"{run.name}: {text}")
 
+        if prepare:
+            prepare_training(run, folder, say)
+            return
         sitting = run_training(run, folder, math.inf if minutes is None else minutes, watch, say)
     if quiet:
         return

@@ -6,7 +6,7 @@ before anything is simulated, so a run that goes on after a kill starts where it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from mycelium.corpus.constants import fit_live, fit_stored
 from mycelium.corpus.days import Days, SimulatedDays, StoredDays
 from mycelium.corpus.live import LiveConfig, LiveNetwork, LiveSamples, weights
 from mycelium.corpus.plan import BLOCK, stratum
-from mycelium.corpus.pool import Task
+from mycelium.corpus.pool import Pool, PoolConfig, Task
 from mycelium.corpus.render import Wanted
 from mycelium.corpus.store import Corpus
 from mycelium.errors import FeederError
@@ -49,21 +49,45 @@ class Draw:
     networks: int
 
 
-def draw_of(config: TrainConfig, entries: Sequence[Entry]) -> Draw:
+def draw_of(config: TrainConfig, entries: Sequence[Entry], sizes: Mapping[str, int]) -> Draw:
     """The draw that a run asks for.
 
     Args:
         config: The run.
         entries: Its training networks.
+        sizes: As ``network_sizes``.
     """
-    return _stored(config) if config.data.corpus is not None else _live(config, entries)
+    return _stored(config) if config.data.corpus is not None else _live(config, entries, sizes)
+
+
+def network_sizes(entries: Sequence[Entry], workers: int) -> dict[str, int]:
+    """Number of buses of each network; every model is imported once, which takes a while."""
+    tasks = (Task(entry.name, (entry,)) for entry in entries)
+    with Pool(_start_counting, PoolConfig(workers=workers)) as pool:
+        found = {task.topic: answers[0] for task, answers in pool.answers(tasks)}
+    for name, answer in found.items():
+        if not isinstance(answer, int):
+            raise FeederError(f"network '{name}' cannot be trained on: {answer}")
+    return {name: answer for name, answer in found.items() if isinstance(answer, int)}
+
+
+def _start_counting() -> Callable[[Entry], int | str]:
+    return _count_buses
+
+
+def _count_buses(entry: Entry) -> int | str:
+    try:
+        return LiveNetwork.of(entry).n_buses
+    except FeederError as error:
+        return str(error)
 
 
 # ---- live ---------------------------------------------------------------------------------------------------------
 
 
-def _live(config: TrainConfig, entries: Sequence[Entry]) -> Draw:
+def _live(config: TrainConfig, entries: Sequence[Entry], sizes: Mapping[str, int]) -> Draw:
     data = config.data
+    networks = [LiveNetwork(e.name, e.network_source, e.family, sizes[e.name]) for e in entries]
     live = LiveConfig(
         seed=data.seed,
         cases_per_epoch=config.optimiser.samples_per_epoch,
@@ -73,7 +97,7 @@ def _live(config: TrainConfig, entries: Sequence[Entry]) -> Draw:
         family_exponent=data.family_exponent,
         policies=tuple(POLICIES[name] for name in data.policies),
     )
-    samples = LiveSamples([LiveNetwork.of(entry) for entry in entries], live, Normalisation.identity())
+    samples = LiveSamples(networks, live, Normalisation.identity())
     sources = {network.name: network.source for network in samples.networks}
     return Draw(
         partial(SimulatedDays, sources, data.seed, None, live.policies),

@@ -19,7 +19,7 @@ from mycelium.errors import FeederError
 from mycelium.evaluate.frozen import FrozenConfig, SimulatedSamples, entries_of
 from mycelium.model.mycelium import Mycelium
 from mycelium.train.config import TrainConfig
-from mycelium.train.draw import Draw, draw_of
+from mycelium.train.draw import Draw, draw_of, network_sizes
 from mycelium.train.feed import Feed, FeedConfig
 from mycelium.train.loop import Row, Sitting, train
 from mycelium.train.objective import Objective
@@ -28,7 +28,7 @@ from mycelium.train.trainer import Trainer
 from mycelium.window.batch import Batch
 from mycelium.window.normalise import Normalisation
 
-CONFIG, NORMALISATION = "run.json", "normalisation.json"
+CONFIG, NORMALISATION, SIZES = "run.json", "normalisation.json", "networks.json"
 
 
 def run_training(
@@ -50,12 +50,9 @@ def run_training(
     with joined(config.hardware.device) as processes:
         if config.hardware.threads:
             torch.set_num_threads(config.hardware.threads)
-        run.mkdir(parents=True, exist_ok=True)
         tell = say if processes.first else (lambda text: None)
-        tell("reading the models of the training networks")
-        draw = draw_of(config, entries_of(config.data.catalogue, Split.TRAIN, config.data.networks))
-        tell(f"{draw.networks} training networks; normalisation constants")
-        model = _model(config, partial(_constants, config, draw, run, processes))
+        draw, constants = _prepared(config, run, processes, tell)
+        model = _model(config, constants)
         tell("validation samples")
         validation = _validation(config, model, processes)
         objective = Objective(
@@ -70,6 +67,37 @@ def run_training(
         with _feed(config, draw, model, processes) as feed:
             tell("training")
             return train(trainer, feed, validation, run, minutes, watch if processes.first else lambda kind, row: None)
+
+
+def prepare_training(config: TrainConfig, run: Path, say: Callable[[str], None] = lambda text: None) -> None:
+    """What a run does once, before its first sitting: sizes of networks and normalisation constants.
+
+    Args:
+        config: The run.
+        run: Its folder.
+        say: Called with what is being prepared.
+    """
+    _, constants = _prepared(config, run, Processes(torch.device("cpu")), say)
+    constants()
+
+
+def _prepared(
+    config: TrainConfig, run: Path, processes: Processes, say: Callable[[str], None]
+) -> tuple[Draw, Callable[[], Normalisation]]:
+    """Training cases, and what gives their normalisation constants."""
+    entries = entries_of(config.data.catalogue, Split.TRAIN, config.data.networks)
+    file = run / SIZES
+    if processes.first and not file.is_file() and config.data.corpus is None:
+        say("reading the models of the training networks")
+        write_whole(file, (json.dumps(network_sizes(entries, config.data.workers), indent=1) + "\n").encode())
+    processes.wait()
+    sizes = json.loads(file.read_text()) if config.data.corpus is None else {}
+    unknown = [entry.name for entry in entries if config.data.corpus is None and entry.name not in sizes]
+    if unknown:
+        raise FeederError(f"{file}: lacks {', '.join(unknown[:3])}; remove it if the catalogue has changed")
+    draw = draw_of(config, entries, sizes)
+    say(f"{draw.networks} training networks; normalisation constants")
+    return draw, partial(_constants, config, draw, run, processes)
 
 
 def _model(config: TrainConfig, constants: Callable[[], Normalisation]) -> Mycelium:
