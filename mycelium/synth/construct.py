@@ -172,7 +172,7 @@ class Builder:
         convention, parameters = self.parameters.convention, self.parameters
         kva = float(self.layout.customers.kva.sum() * coincidence(np.array(len(self.layout.customers.kw))))
         x, y = self._street_xy(int(self.layout.territory.head))
-        u = rng.random(3)
+        u = rng.random(3).tolist()
         alone = len(self.layout.areas.site) <= _ALONE
         at_mv = alone or (u[0] < _SOURCE_AT_MV and kva <= _MOST_KVA_AT_MV)
         stiffness = 1e-3 * kva * (30 + 60 * u[1])  # the grid above is so many times as strong as the demand
