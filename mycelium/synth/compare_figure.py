@@ -34,6 +34,8 @@ def draw_comparison(synthetic: pd.DataFrame, reference: pd.DataFrame, path: Path
                 _steps(axes, table[fact].dropna().to_numpy(dtype=np.float64), kind)
             if fact in _LOGARITHMIC:
                 axes.set_xscale("log")
+            elif fact == "loops":  # starts at 0
+                axes.set_xscale("symlog", linthresh=1.0)
             axes.set_title(title, fontsize=8)
             axes.tick_params(labelsize=7)
             axes.set_ylim(0.0, 1.0)
