@@ -380,7 +380,7 @@ def test_autocast_leaves_voltages_exact() -> None:
 
 
 def test_the_package_comes_without_torch_until_the_model_is_asked_for() -> None:
-    code = "import sys, mycelium; assert 'torch' not in sys.modules; mycelium.MyceliumConfig; assert 'torch' in sys.modules"
+    code = "import sys, mycelium as m; assert 'torch' not in sys.modules; m.Mycelium; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="no attribute 'Mycelia'"):
         mycelium.Mycelia  # noqa: B018
