@@ -1,4 +1,4 @@
-"""Synthetic against reference feeders: two-sample statistics, a discriminator, and a section of Markdown about both."""
+"""Synthetic against reference feeders: two-sample statistics, a discriminator, and a page of Markdown about both."""
 
 from __future__ import annotations
 
@@ -100,15 +100,19 @@ def _percentiles(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def markdown(comparisons: tuple[Comparison, ...], figure: str) -> str:
-    """A section for people: tables, gaps and AUCs.
+    """A page for people: tables, gaps and AUCs.
 
     Args:
         comparisons: Per region.
-        figure: Path of the picture, as the section links to it.
+        figure: Path of the picture, as the page links to it.
     """
     left_out = "; ".join(f"{family} ({why})" for family, why in LEFT_OUT.items())
     lines = [
-        "## Against the training references",
+        "# Synthetic feeders against the training references",
+        "",
+        "Made by `mycelium synth compare RUN --out DIR`; the references' facts by `mycelium synth facts`. Peak: of a",
+        "synthetic feeder snapshot A, each load at its coincident demand; of a reference the hour of the largest total",
+        "of its load shapes, or its demand as given where it has none. No sun and no storage in either.",
         "",
         "One value per feeder; 10th, **50th**, 90th percentile. *KS*: Kolmogorov-Smirnov distance, 0 for one and the",
         "same distribution, 1 for disjoint ones, with its p-value. *larger*: chance that a synthetic feeder has more",
@@ -123,7 +127,7 @@ def markdown(comparisons: tuple[Comparison, ...], figure: str) -> str:
 
 
 def _section(comparison: Comparison) -> Iterator[str]:
-    yield f"### {TITLES[comparison.region]} feeders"
+    yield f"## {TITLES[comparison.region]} feeders"
     yield ""
     yield "| fact | synthetic | n | references | n | KS | p | larger |"
     yield "|---|---|---:|---|---:|---:|---:|---:|"

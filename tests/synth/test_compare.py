@@ -108,15 +108,15 @@ def test_only_accepted_feeders_of_a_run_are_measured(tmp_path: Path) -> None:
         factors = {f"s{k}": 0.5 for k in range(6)}
         (tmp_path / folder / SAMPLE).write_text(json.dumps({"coincidence": factors}))
     assert [folder.name for folder in accepted_feeders(tmp_path)] == ["a"]
+    tiny(tmp_path / ACCEPTED / "z")
+    (tmp_path / ACCEPTED / "z" / SAMPLE).write_text("[]")
     seen: list[tuple[int, int]] = []
     found = synthetic_facts(tmp_path, 1, lambda done, total: seen.append((done, total)))
     assert found.table["name"].tolist() == ["a"] and found.table["family"].tolist() == [SYNTHETIC]
-    assert found.failed == {} and seen == [(1, 1)]
+    assert list(found.failed) == ["z"] and seen == [(1, 2), (2, 2)]
+    assert "z/sample.json: expected JSON with `coincidence`, a factor per load" in found.failed["z"]
     loading = np.hypot(1, 0.25) * np.array([9.0 / 25.0, 18.0 / 50.0])
     assert found.table["transformer_loading"].tolist() == pytest.approx([np.median(loading) / 2])
-    (tmp_path / ACCEPTED / "a" / SAMPLE).write_text("[]")
-    failed = synthetic_facts(tmp_path, 1, lambda done, total: None).failed
-    assert "a/sample.json: expected JSON with `coincidence`, a factor per load" in failed["a"]
     with pytest.raises(FeederError, match=r"no accepted feeder \(feeders/\*/Master\.dss\); make some"):
         accepted_feeders(tmp_path / ACCEPTED)
 
@@ -189,11 +189,11 @@ def test_a_gap_in_the_records_is_no_clue() -> None:
         assert abs(found.auc - 0.5) < 0.25
 
 
-def test_the_section_names_gaps_and_the_auc(tmp_path: Path) -> None:
+def test_the_page_names_gaps_and_the_auc(tmp_path: Path) -> None:
     reference, synthetic = population(40, 0), population(40, 1).assign(buses=1e5)
     comparisons = compare(synthetic, reference)
     text = markdown(comparisons, "comparison.svg")
-    assert "### North American feeders" in text and "European" not in text
+    assert "## North American feeders" in text and "European" not in text
     assert "Gaps (KS ≥ 0.3, p ≤ 0.01): buses: higher (median 100000" in text
     for found in comparisons[0].discrimination:
         assert f"{found.auc:.3f} ± {found.spread:.3f} ({found.classifier})" in text

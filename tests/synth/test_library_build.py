@@ -12,6 +12,7 @@ from mycelium.corpus.catalogue import Split
 from mycelium.errors import FeederError
 from mycelium.feeders import feeder_path
 from mycelium.simulate.network import NetworkSource
+from mycelium.synth.library import Library
 from mycelium.synth.library_build import build_library, join_sites, rate_conductors, training_entries
 from mycelium.synth.library_equipment import (
     conductors,
@@ -23,7 +24,11 @@ from mycelium.synth.library_model import Model
 from mycelium.synth.library_planning import statistic, statistics
 from mycelium.synth.library_rows import Conductor, Construction, CustomerClass, Level, Region, Role, Statistic
 from mycelium.synth.library_settings import capacitors, convention, regulators
+from tests.conftest import ReferenceNetworks
+from tests.shapes import REPOSITORY
 from tests.synth.tiny import tiny
+
+CATALOGUE = REPOSITORY / "experiments" / "reference-networks.toml"
 
 
 def read(master: Path) -> Model:
@@ -122,6 +127,21 @@ def test_demand_of_a_load_with_a_shape_is_its_peak(tmp_path: Path) -> None:
     place = model.grid.consumer["name"].tolist().index("s0")
     assert model.nominal_kw[place] == pytest.approx(3.0 * 2.0) and model.nominal_kvar[place] == pytest.approx(1.5)
     assert model.nominal_kw.sum() == pytest.approx(27.0 + 4.0)
+
+
+def test_the_builtin_library_is_what_its_networks_say(reference_network: ReferenceNetworks) -> None:
+    family = "smartds_aus"
+    builtin = Library.builtin()
+    entries = [entry for entry in training_entries(CATALOGUE) if entry.family == family]
+    for entry in entries:
+        _, _, name = entry.master.as_posix().partition(f"networks/{family}/")
+        master = reference_network(f"{family}/{name}")  # load shapes lie beside the families
+        model = Model.read(NetworkSource(master, reference_network.cache, entry.name), family)
+        for kind, facts in (("loads", loads), ("transformers", transformers), ("statistics", statistics)):
+            kept = [row for row in getattr(builtin, kind) if row.network == entry.name]
+            assert kept == list(facts(model)), kind
+        assert [row for row in builtin.conventions if row.network == entry.name] == [convention(model)]
+    assert len(entries) == 2
 
 
 # ---- many networks --------------------------------------------------------------------------------------------------
