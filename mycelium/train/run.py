@@ -86,6 +86,7 @@ def _prepared(
 ) -> tuple[Draw, Callable[[], Normalisation]]:
     """Training cases, and what gives their normalisation constants."""
     entries = entries_of(config.data.catalogue, Split.TRAIN, config.data.networks)
+    run.mkdir(parents=True, exist_ok=True)
     file = run / SIZES
     if processes.first and not file.is_file() and config.data.corpus is None:
         say("reading the models of the training networks")
