@@ -38,8 +38,9 @@ def draw_run(found: Summary, run: Path) -> Path:
             zip(axes[2], shown.iloc[[0, len(shown) // 2, -1]].iterrows(), strict=False) if len(shown) else ()
         ):
             _draw_profile(axis, run / str(row["folder"]), row)
-        _draw_distribution(axes[3, 0], kept, "buses", "buses")
-        _draw_distribution(axes[3, 1], kept, "depth", "depth (steps from the source)")
+        if len(kept):
+            _draw_distribution(axes[3, 0], kept, "buses", "buses")
+            _draw_distribution(axes[3, 1], kept, "depth", "depth (steps from the source)")
         _draw_cost(axes[3, 2], found)
         path = run / FIGURE
         figure.savefig(path, metadata={"Date": None})

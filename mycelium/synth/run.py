@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -58,6 +58,19 @@ class SynthRun:
     library: Path | None
     overture: tuple[Path, ...]
     files: ProfileFiles
+
+    def absolute(self) -> SynthRun:
+        """The same with absolute paths, for a process that works in another folder."""
+        files = self.files
+        return replace(
+            self,
+            out=self.out.absolute(),
+            library=_absolute(self.library),
+            overture=tuple(path.absolute() for path in self.overture),
+            files=ProfileFiles(
+                _absolute(files.residential), _absolute(files.commercial), tuple(path.absolute() for path in files.pv)
+            ),
+        )
 
     def workshop(self) -> Workshop:
         library = Library.builtin() if self.library is None else Library.read(self.library)
@@ -251,7 +264,8 @@ def _by_ray(run: SynthRun, numbers: Sequence[int], address: str) -> Iterator[Rec
     try:
         actor: Any = ray.remote(num_cpus=1)(_RayWorker)
         size = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-        idle = [actor.remote(run) for _ in range(size)]
+        there = run.absolute()
+        idle = [actor.remote(there) for _ in range(size)]
         waiting = list(reversed(numbers))
         busy: dict[Any, tuple[Any, int]] = {}
         while waiting or busy:
@@ -265,7 +279,7 @@ def _by_ray(run: SynthRun, numbers: Sequence[int], address: str) -> Iterator[Rec
                 idle.append(worker)
             except ray.exceptions.RayActorError as error:
                 yield _lost(run, number, str(error).splitlines()[0])
-                idle.append(actor.remote(run))
+                idle.append(actor.remote(there))
     finally:
         ray.shutdown()
 
@@ -280,6 +294,10 @@ class _RayWorker:
 
     def make(self, number: int) -> Record:
         return self._worker(number)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
 
 
 def _digest(path: Path) -> str:
