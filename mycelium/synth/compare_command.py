@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from mycelium.errors import FeederError
+from mycelium.synth.library_command import bar, worker_count
 
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
@@ -28,8 +24,8 @@ def facts(*, source: Annotated[Path, Parameter(name="--from")], out: Path, worke
     """
     from mycelium.synth.compare_facts import reference_facts, write_facts
 
-    with _bar(f"measuring the networks of {source.name}") as progress:
-        found = reference_facts(source, _workers(workers), progress)
+    with bar(f"measuring the networks of {source.name}") as progress:
+        found = reference_facts(source, worker_count(workers), progress)
     if not len(found.table):
         first = next(iter(found.failed.values()), "none is left")
         raise FeederError(f"{source}: none of its training networks can be measured: {first}")
@@ -53,8 +49,8 @@ def compare(run: Path, *, out: Path, reference: Path | None = None, workers: int
     from mycelium.synth.compare_figure import draw_comparison
 
     theirs = read_facts(reference)
-    with _bar(f"measuring the feeders of {run}") as progress:
-        found = synthetic_facts(run, _workers(workers), progress)
+    with bar(f"measuring the feeders of {run}") as progress:
+        found = synthetic_facts(run, worker_count(workers), progress)
     _say_failed(found.failed)
     if not len(found.table):
         raise FeederError(f"{run}: none of its feeders can be measured")
@@ -66,28 +62,7 @@ def compare(run: Path, *, out: Path, reference: Path | None = None, workers: int
     _out.print(text, markup=False, highlight=False)
 
 
-def _workers(workers: int | None) -> int:
-    if workers is not None and workers < 1:
-        raise FeederError(f"--workers {workers}: expected at least 1")
-    return workers or os.cpu_count() or 1
-
-
 def _say_failed(failed: dict[str, str]) -> None:
     for name, why in failed.items():
         text = why if why.startswith(name) else f"{name}: {why}"
         _err.print(f"not measured: {text}", markup=False, highlight=False)
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, and the function that moves it."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=_err, transient=True) as progress:
-        task = progress.add_task(escape(title), total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -46,7 +46,6 @@ Row = TypeVar("Row", bound=Source)
 TEMPER = 0.5  # a family counts as its number of networks to this power
 ENOUGH_TYPES = 3  # a family with fewer line or transformer types of a kind lends from its region
 ENOUGH_NETWORKS = 2  # a family with a statistic of fewer networks lends from its region
-N_QUANTILES = 11
 
 KINDS: dict[str, type[Source]] = {
     "conductor": Conductor,

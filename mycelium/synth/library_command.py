@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -33,22 +35,8 @@ def library(
     """
     from mycelium.synth.library_build import build_library, provenance
 
-    if workers is not None and workers < 1:
-        raise FeederError(f"--workers {workers}: expected at least 1")
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=_err, transient=True) as progress:
-        task = progress.add_task(f"measuring the networks of {escape(source.name)}", total=None)
-        found, remarks = build_library(
-            source,
-            workers or os.cpu_count() or 1,
-            lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with bar(f"measuring the networks of {source.name}") as progress:
+        found, remarks = build_library(source, worker_count(workers), progress)
     if not found.conventions:
         raise FeederError(
             f"{source}: none of its training networks can be read: {remarks[0].network}: {remarks[0].why}"
@@ -63,3 +51,25 @@ def library(
     for (family, what, why), count in sorted(counted.items()):
         left_out.add_row(*map(escape, (family, str(count), what, why)))
     _out.print(left_out)
+
+
+def worker_count(workers: int | None) -> int:
+    """Every core if no number is given."""
+    if workers is not None and workers < 1:
+        raise FeederError(f"--workers {workers}: expected at least 1")
+    return workers or os.cpu_count() or 1
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, and the function that moves it."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=_err, transient=True) as progress:
+        task = progress.add_task(escape(title), total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mycelium.engine import Engine
+from mycelium.errors import FeederError
 from mycelium.grid.dss_script import read_script
 from mycelium.grid.grid import Configuration, Grid
 from mycelium.grid.nominal_angle import nominal_angle
@@ -74,7 +76,7 @@ class Model:
         name = source.name or grid.name
         annual, peak = year.max(axis=1)[own.load], year[:, hour][own.load]  # without a shape, the last
         if coincidence is not None:  # shapes of a day say nothing about the year
-            annual, peak = np.ones(len(own.load)), np.array([coincidence[load] for load in grid.consumer["name"]])
+            annual, peak = np.ones(len(own.load)), _factors(coincidence, grid.consumer["name"].tolist(), source.master)
         powers = [n * factor for factor in (annual, peak) for n in (demand.nominal_kw, demand.nominal_kvar)]
         return Model(family, name, grid, configuration, engine, *powers)
 
@@ -91,7 +93,7 @@ class Model:
         return np.asarray((kv >= LOW_VOLTAGE_KV) & (kv < _HIGHEST_MV_KV))
 
     @cached_property
-    def three_wire_leg(self) -> Bools:
+    def on_one_leg(self) -> Bools:
         """Customers on one leg of a centre tap. [consumer]"""
         consumer = self.grid.consumer
         return np.asarray((consumer["n_phases"] == 1) & (consumer["rated_kv"] < _LEG_KV))
@@ -114,7 +116,7 @@ class Model:
         """A number for each customer: the loads on the two legs of one service are one. [consumer]"""
         bus = self.grid.consumer["bus1"].to_numpy().astype(np.int64)
         rows = np.arange(len(bus))
-        key = np.where(self.three_wire_leg, bus, len(self.grid.bus) + rows)
+        key = np.where(self.on_one_leg, bus, len(self.grid.bus) + rows)
         return np.asarray(np.unique(key, return_inverse=True)[1], dtype=np.int64)
 
     @cached_property
@@ -133,6 +135,15 @@ class Model:
         return np.asarray(self.grid.consumer[column].to_numpy()[self.first_load])
 
     @cached_property
+    def bank_kva(self) -> Floats:
+        """Rating of the bank that a unit is the first of; 0 for the others. [unit]"""
+        unit = self.grid.transformer
+        own = self.grid.winding["rated_kva"].to_numpy()[unit["first_winding"].to_numpy()]
+        total = np.zeros(len(unit))
+        np.add.at(total, unit["bank"].to_numpy(), own)
+        return total
+
+    @cached_property
     def bank_phases(self) -> Ints:
         """Phases of the bank that a unit is of: three single-phase units are one three-phase transformer. [unit]"""
         unit = self.grid.transformer
@@ -146,6 +157,13 @@ class Model:
         low = (winding["rated_kv"] < LOW_VOLTAGE_KV).to_numpy()
         legs = np.bincount(winding["transformer"][low], minlength=len(unit))
         return np.asarray((legs == 2) & (unit["n_phases"] == 1))
+
+
+def _factors(coincidence: Mapping[str, float], loads: list[str], master: Path) -> Floats:
+    missing = [name for name in loads if name not in coincidence]
+    if missing:
+        raise FeederError(f"{master}: load '{missing[0]}' has no coincidence factor; expected one for each load")
+    return np.array([coincidence[name] for name in loads], dtype=np.float64)
 
 
 def _hourly(own: OwnShapes) -> Floats:

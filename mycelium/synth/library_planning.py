@@ -68,17 +68,11 @@ def _customers(model: Model) -> dict[str, npt.ArrayLike]:
         counted = np.sort(np.concatenate([real[group] for group in real if "placeholder" not in why[group]]))
         behind = counted[serving[counted] >= 0]
         unit = np.unique(serving[behind])
-        rating = np.bincount(model.grid.transformer["bank"], _unit_kva(model), len(model.grid.transformer))
-        loading = np.bincount(serving[behind], kva[behind], len(rating))
+        loading = np.bincount(serving[behind], kva[behind], len(model.bank_kva))
         if len(unit) > 1:  # a model of one transformer is often one of its feeders
-            found["transformer_utilisation"] = loading[unit] / rating[unit]
+            found["transformer_utilisation"] = loading[unit] / model.bank_kva[unit]
         found["kw_per_customer"] = [model.per_customer(model.nominal_kw)[behind].mean()]
     return found
-
-
-def _unit_kva(model: Model) -> Floats:
-    """Rating of every transformer, of its first winding. [unit]"""
-    return np.asarray(model.grid.winding["rated_kva"].to_numpy()[model.grid.transformer["first_winding"].to_numpy()])
 
 
 def _lengths(model: Model) -> dict[str, npt.ArrayLike]:

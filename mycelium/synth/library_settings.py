@@ -102,7 +102,7 @@ def convention(model: Model) -> Convention:
     # Some models leave the centre tap of a single-phase unit out and give its whole secondary voltage.
     alone = served & (model.bank_phases[serving] == 1) if served.any() else served
     behind_tap = region is Region.NORTH_AMERICA and bool(single.any() and alone[single].mean() > 0.5)
-    single_kv = _SPLIT_KV if behind_tap else round(_most(low[single]) / np.sqrt(3.0), 3)
+    single_kv = _SPLIT_KV if behind_tap else round(_most(low[single]) / 3.0**0.5, 3)
     pv = grid.der["kind"] == DerKind.PV
     return Convention(
         family=model.family,
@@ -111,7 +111,7 @@ def convention(model: Model) -> Convention:
         frequency_hz=grid.frequency_hz,
         mv_kv=_most(model.line_to_line_kv[_primaries(model)]),
         lv_single_kv=single_kv,
-        lv_three_kv=_most(low[three]) or (_SPLIT_THREE_KV if behind_tap else round(single_kv * np.sqrt(3.0), 3)),
+        lv_three_kv=_most(low[three]) or (_SPLIT_THREE_KV if behind_tap else round(single_kv * 3.0**0.5, 3)),
         centre_tapped=behind_tap,
         source_pu=float(grid.substation["setpoint_pu"].iloc[0]),
         has_capacitors=bool(len(grid.capacitor)),

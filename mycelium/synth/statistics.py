@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from dss import DSSException
 
 from mycelium.errors import FeederError
 from mycelium.grid.check import LIVE_PU, element_slices, node_voltages, terminal_currents
@@ -95,8 +96,8 @@ def _facts(model: Model, v: npt.NDArray[np.complex128], why: list[str]) -> Feede
     serving = grid.consumer["transformer"].to_numpy()
     served, customers = np.unique(serving[serving >= 0], return_counts=True)
     kva = np.hypot(model.peak_kw, model.peak_kvar)
-    rating = np.bincount(grid.transformer["bank"], _unit_kva(model), len(grid.transformer))
-    loading = np.bincount(serving[serving >= 0], kva[serving >= 0], len(rating))[served] / rating[served]
+    demand = np.bincount(serving[serving >= 0], kva[serving >= 0], len(grid.transformer))
+    loading = demand[served] / model.bank_kva[served]
     counted = len(customers) and not any(reason.startswith("aggregate") for reason in why)
     loaded = not all(reason == NONE or reason.startswith("placeholder") for reason in why)
     return FeederFacts(
@@ -117,11 +118,6 @@ def _facts(model: Model, v: npt.NDArray[np.complex128], why: list[str]) -> Feede
     )
 
 
-def _unit_kva(model: Model) -> Floats:
-    first = model.grid.transformer["first_winding"].to_numpy()
-    return np.asarray(model.grid.winding["rated_kva"].to_numpy()[first])
-
-
 def _solve_peak(model: Model) -> npt.NDArray[np.complex128]:
     """Node voltages at the peak hour, controls acting, without sun or storage, V. [node]"""
     engine = model.engine
@@ -133,7 +129,11 @@ def _solve_peak(model: Model) -> npt.NDArray[np.complex128]:
     engine.set_canonical()
     engine.command("set mode=snapshot")
     engine.command("set controlmode=static")
-    engine.command("solve")
+    try:
+        engine.command("solve")
+    except DSSException as error:  # such as too many control iterations
+        reason = " ".join(str(error).split())
+        raise FeederError(f"{model.network}: OpenDSS cannot solve its peak hour: {reason}") from error
     v = node_voltages(engine, model.grid)
     if not engine.dss.ActiveCircuit.Solution.Converged or not np.all(np.isfinite(v)):
         raise FeederError(f"{model.network}: the power flow of its peak hour does not converge")
