@@ -30,7 +30,16 @@ from mycelium.synth.library import Library
 from mycelium.synth.library_rows import Conductor, Construction, Level, Region, Role, TransformerType
 from mycelium.synth.parameters import Parameters
 from mycelium.synth.phases import PhasePlan
-from mycelium.synth.sizing import LV_DROP_PU, MV_DROP_PU, LinePlan, choose_unit, coincidence, size_lines, stocked
+from mycelium.synth.sizing import (
+    LV_DROP_PU,
+    MV_DROP_PU,
+    LinePlan,
+    choose_unit,
+    coincidence,
+    nearest_unit,
+    size_lines,
+    stocked,
+)
 from mycelium.synth.territory import Territory
 
 _HIGH_KV = {Region.NORTH_AMERICA: (69.0, 115.0, 138.0), Region.EUROPE: (33.0, 66.0, 110.0)}
@@ -218,13 +227,13 @@ class Builder:
         single = np.bincount(areas.of_customer, ~customers.three_phase, len(areas.site))
         self.lv_kv = np.zeros(len(areas.site))
         for a in range(len(areas.site)):
-            needed = max(kva[a] / self.parameters.utilisation, coincident[a])
+            sizes = float(kva[a]) / self.parameters.utilisation, float(coincident[a])
             x, y = self._street_xy(int(areas.site[a]))
             if areas.centre_tapped[a]:
-                self._centre_tapped(a, int(place[a]), float(needed), x, y)
+                self._centre_tapped(a, int(place[a]), sizes, x, y)
             else:
                 self.lv_kv[a] = self._three_phase_kv(single[a] > 0)
-                kind, rating = choose_unit(self.stock.three, float(needed))
+                kind, rating = nearest_unit(self.stock.three, *sizes)
                 self._bus(f"t{a}", x + 3, y + 3, self.lv_kv[a], a)
                 unit = Unit(
                     f"dt_{a}", f"m{place[a]}", f"t{a}", THREE_PHASES, UnitRole.THREE_PHASE, kind, rating, self.mv_kv,
@@ -233,8 +242,8 @@ class Builder:
                 self.design.put(unit)
         self._mains()
 
-    def _centre_tapped(self, a: int, node: int, kva: float, x: float, y: float) -> None:
-        kind, rating = choose_unit(self.stock.single, kva)
+    def _centre_tapped(self, a: int, node: int, sizes: tuple[float, float], x: float, y: float) -> None:
+        kind, rating = nearest_unit(self.stock.single, *sizes)
         kv2 = self.parameters.convention.lv_single_kv
         self.lv_kv[a] = kv2 / 2 * ROOT_3
         self._bus(f"t{a}", x + 3, y + 3, float(self.lv_kv[a]), a)

@@ -235,9 +235,9 @@ def _column(table: geopandas.GeoDataFrame, name: str) -> Any:
     return values.astype(object).where(values.notna(), None)
 
 
-def subdivide(streets: Streets) -> Streets:
-    """The same streets with a node at least every ``SPACING_M``."""
-    pieces = np.maximum(np.ceil(streets.length_m / SPACING_M), 1).astype(np.int64)
+def subdivide(streets: Streets, spacing_m: float = SPACING_M) -> Streets:
+    """The same streets with nodes at most this far apart."""
+    pieces = np.maximum(np.ceil(streets.length_m / spacing_m), 1).astype(np.int64)
     extra = pieces - 1
     owner = np.repeat(np.arange(len(pieces)), extra)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(extra) - extra, extra) + 1

@@ -9,7 +9,7 @@ import numpy as np
 from mycelium.synth.cluster import Rules, cluster_customers
 from mycelium.synth.construct import Layout, Stock, bus_count
 from mycelium.synth.customers import draw_customers
-from mycelium.synth.geography import Geography
+from mycelium.synth.geography import Geography, subdivide
 from mycelium.synth.library import Library
 from mycelium.synth.library_rows import Region
 from mycelium.synth.parameters import Parameters
@@ -21,7 +21,7 @@ from mycelium.synth.town import TownPlan, build_town, with_buildings
 
 _TRIES = 5
 _NEAR_ENOUGH = 0.1  # of the number of buses aimed at
-_BUSES_PER_CUSTOMER = {Region.NORTH_AMERICA: 2.0, Region.EUROPE: 1.6}
+_BUSES_PER_CUSTOMER = {Region.NORTH_AMERICA: 2.0, Region.EUROPE: 2.2}
 _MOST_SINGLE_KVA, _MOST_THREE_KVA = 167.0, 1000.0
 _MOST_LV_DROP_PU = 0.04
 
@@ -49,8 +49,9 @@ def draw_layout(
         off = abs(buses / wanted - 1)
         if best is None or off < best[0]:
             best = off, place, layout
-        corrected = max(round(served * wanted / buses), FEWEST)
-        if off <= _NEAR_ENOUGH or (served < n and corrected >= served) or corrected == n:
+        corrected = max(round(n * wanted / buses), FEWEST)
+        no_more = bool(places) and served < n and buses < wanted
+        if off <= _NEAR_ENOUGH or no_more or corrected == n:
             break
         n = corrected
     assert best is not None
@@ -61,6 +62,10 @@ def _layout(
     parameters: Parameters, library: Library, stock: Stock, places: Sequence[Geography], n: int, rng_for: Draw
 ) -> tuple[Geography, Layout]:
     place = _place(places, n, rng_for("place"))
+    if parameters.convention.region is Region.EUROPE:
+        # Mains lie in the street and have a joint for every house, not a pole every 45 m.
+        joints = subdivide(place.streets, parameters.lv_span_m)
+        place = Geography(place.name, joints, place.buildings, place.attribution, place.origin_deg)
     territory = sample_territory(place, n, rng_for("territory"))
     customers = draw_customers(territory, parameters, library, rng_for("customers"))
     areas = cluster_customers(territory, customers, rules(parameters, stock), rng_for("clusters"))

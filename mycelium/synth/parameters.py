@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,10 +86,10 @@ class Parameters:
 _LIMITS = {
     "kw_per_customer": (1.2, 12.0),
     "customers_per_single_phase_transformer": (1.0, 30.0),
-    "customers_per_three_phase_transformer": (2.0, 250.0),
-    "transformer_utilisation": (0.25, 1.3),
+    "customers_per_three_phase_transformer": (1.0, 400.0),
+    "transformer_utilisation": (0.2, 1.2),
     "three_phase_customer_share": (0.01, 0.5),
-    "lv_span_m": (10.0, 80.0),
+    "lv_span_m": (8.0, 80.0),
     "mv_span_m": (30.0, 400.0),
     "mv_km_per_switch": (0.1, 5.0),
     "ties_per_switch": (0.0, 1.0),
@@ -101,22 +101,9 @@ _LIMITS = {
 
 # Customers that one three-phase transformer serves at least: European ones are few and large.
 _FEWEST_THREE = {Region.NORTH_AMERICA: 1.0, Region.EUROPE: 20.0}
-_MV_KV = {Region.NORTH_AMERICA: 12.47, Region.EUROPE: 11.0}
-_LV_KV = {Region.NORTH_AMERICA: (0.24, 0.208), Region.EUROPE: (0.23, 0.4)}
-
-
-def complete(convention: Convention) -> Convention:
-    """A convention with the usual voltages where its network ends at medium voltage, or begins at low."""
-    single_kv, three_kv = _LV_KV[convention.region]
-    known = convention.lv_single_kv > 0 and convention.lv_three_kv > 0
-    lacking = not known and convention.region is Region.NORTH_AMERICA
-    return replace(
-        convention,
-        mv_kv=convention.mv_kv if convention.mv_kv >= 2.0 else _MV_KV[convention.region],
-        lv_single_kv=convention.lv_single_kv if known else single_kv,
-        lv_three_kv=convention.lv_three_kv if known else three_kv,
-        centre_tapped=convention.centre_tapped or lacking,
-    )
+_REACH_M = {Region.NORTH_AMERICA: (30.0, 120.0), Region.EUROPE: (250.0, 700.0)}
+_LV_CABLE_SHARE = 0.4  # of North American networks; European ones have cables at low voltage
+_MANY, _LONG_REACH = 64, 0.9
 
 
 def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Generator) -> Parameters:
@@ -124,7 +111,7 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
     ratio = config.largest_buses / config.smallest_buses
     target = round(config.smallest_buses * ratio ** rng.random())
     region = Region.EUROPE if rng.random() < config.europe_share else Region.NORTH_AMERICA
-    convention = complete(library.draw_convention(rng, region))
+    convention = library.draw_convention(rng, region)
     lambda_range = config.highest_lambda - config.lowest_lambda
     demand_lambda = config.lowest_lambda + lambda_range * rng.random()
     thermal = bool(rng.random() < config.thermal_probability)
@@ -133,10 +120,14 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
         low, high = _LIMITS[name]
         return float(np.clip(library.draw_statistic(rng, convention, name), low, high))
 
+    def typical(name: str) -> float:
+        """The mean of many values of one network, as what a whole network is planned with."""
+        low, high = _LIMITS[name]
+        return float(np.clip(library.draw_statistic(rng, convention, name, _MANY).mean(), low, high))
+
     europe = region is Region.EUROPE
-    centre_tapped = convention.centre_tapped
     u = rng.random(8)
-    reach_m = float(library.draw_statistic(rng, convention, "lv_reach_m"))
+    reach_m = float(np.quantile(library.draw_statistic(rng, convention, "lv_reach_m", _MANY), _LONG_REACH))
     pv_kw = sorted(statistic("pv_kw") for _ in range(2))
     cable_share = float(library.draw_statistic(rng, convention, "mv_cable_share"))
     return Parameters(
@@ -148,16 +139,16 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
         climate=int(rng.integers(len(CLIMATES))),
         latitude_deg=int(LATITUDES_DEG[rng.integers(len(LATITUDES_DEG))]),
         date=date_of(CalendarDay.draw(rng).day_of_year),
-        customers_per_transformer=statistic("customers_per_single_phase_transformer"),
-        customers_per_three_phase=max(statistic("customers_per_three_phase_transformer"), _FEWEST_THREE[region]),
-        utilisation=statistic("transformer_utilisation"),
+        customers_per_transformer=typical("customers_per_single_phase_transformer"),
+        customers_per_three_phase=max(typical("customers_per_three_phase_transformer"), _FEWEST_THREE[region]),
+        utilisation=typical("transformer_utilisation"),
         three_phase_share=statistic("three_phase_customer_share"),
-        lv_reach_m=float(np.clip(reach_m, 30, 90) if centre_tapped else np.clip(reach_m, 150, 600)),
-        lv_span_m=statistic("lv_span_m"),
-        mv_span_m=statistic("mv_span_m"),
+        lv_reach_m=float(np.clip(reach_m, *_REACH_M[region])),
+        lv_span_m=typical("lv_span_m"),
+        mv_span_m=typical("mv_span_m"),
         construction=Construction.CABLE if u[0] < cable_share else Construction.OVERHEAD,
-        lv_construction=Construction.CABLE if u[1] < (0.8 if europe else 0.4) else Construction.OVERHEAD,
-        line_utilisation=0.35 + 0.4 * u[2],
+        lv_construction=Construction.CABLE if europe or u[1] < _LV_CABLE_SHARE else Construction.OVERHEAD,
+        line_utilisation=0.45 + 0.4 * u[2],
         lateral_kva=200 + 600 * u[3],
         own_transformers=bool(u[4] < 0.7),
         imbalance=0.6 * u[7],

@@ -2,7 +2,7 @@
 
 Medium voltage has three phases wherever a three-phase transformer or more demand than a lateral may have lies
 downstream; what hangs from there on one phase is a lateral. Laterals, the largest first, go to the phase with the
-least demand. Single-phase customers of a three-phase area do so too, but for a sampled share whose phase is left to
+least demand, and so do single-phase customers of a three-phase area; but for a sampled share whose phase is left to
 chance, as it is where nobody keeps records.
 """
 
@@ -47,7 +47,7 @@ def assign_phases(
 
     Args:
         lateral_kva: Most nominal demand on a single-phase lateral.
-        imbalance: Share of single-phase customers whose phase is left to chance.
+        imbalance: Share of laterals and single-phase customers whose phase is left to chance.
     """
     place = feeder.place(int(max(feeder.node.max(), areas.site.max())) + 1)[areas.site]
     area_kva = np.bincount(areas.of_customer, customers.kva, len(areas.site))
@@ -62,7 +62,7 @@ def assign_phases(
     # A centre-tapped area at a three-phase node is an item of its own.
     alone = areas.centre_tapped & (lateral[place] < 0)
     item_kva = np.concatenate([np.bincount(lateral[lateral >= 0], at_node[lateral >= 0], n_laterals), area_kva[alone]])
-    phase = _balanced(item_kva)
+    phase = _balanced(item_kva, imbalance, rng)
     area_phase = np.full(len(areas.site), _UNSET, dtype=np.int64)
     area_phase[alone] = phase[n_laterals:]
     along = areas.centre_tapped & ~alone
@@ -88,12 +88,13 @@ def _laterals(feeder: Forest, three: Flags) -> Ints:
     return lateral
 
 
-def _balanced(kva: Floats) -> Ints:
-    """Each item to the phase with the least so far, the largest item first. [item]"""
+def _balanced(kva: Floats, imbalance: float, rng: np.random.Generator) -> Ints:
+    """Each item to the phase with the least so far, the largest item first, but for a share left to chance. [item]"""
+    chance, by_chance = rng.random(len(kva)) < imbalance, rng.integers(3, size=len(kva))
     phase = np.zeros(len(kva), dtype=np.int64)
     load = np.zeros(3)
     for k in np.argsort(-kva, kind="stable"):
-        phase[k] = int(np.argmin(load))
+        phase[k] = by_chance[k] if chance[k] else int(np.argmin(load))
         load[phase[k]] += kva[k]
     return phase
 

@@ -118,6 +118,17 @@ def _effective_ohm(row: Conductor) -> float:
     return r + x * _TAN_PHI
 
 
+def nearest_unit(
+    ladder: Sequence[TransformerType], wanted_kva: float, least_kva: float
+) -> tuple[TransformerType, float]:
+    """The type whose rating is nearest to the one wanted, by ratio, and not below the least."""
+    enough = [row for row in ladder if row.kva >= least_kva]
+    if not enough:
+        return choose_unit(ladder, least_kva)
+    row = min(enough, key=lambda row: abs(np.log(row.kva / wanted_kva)))
+    return row, row.kva
+
+
 def choose_unit(ladder: Sequence[TransformerType], kva: float) -> tuple[TransformerType, float]:
     """The smallest type with this rating, and its rating; beyond the largest, that in multiples."""
     for row in ladder:

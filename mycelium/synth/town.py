@@ -57,7 +57,7 @@ class TownPlan:
         )
 
 
-_SPARE = 1.3  # more plots than buildings, so that a feeder does not have to take every one
+_SPARE = 1.5  # more plots than buildings, so that a feeder does not have to take every one
 _SETBACK_M = (7.0, 16.0)
 _PLOTS_FROM_CORNER_M = 1.5
 
