@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -142,9 +143,8 @@ def test_another_configuration_does_not_go_on_in_the_same_folder(config: Path, w
         run_training(other, whole)
 
 
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    file = write_run(tmp_path, epochs=1)
-    run_training(read_config(file), tmp_path / "run")
+def test_a_damaged_checkpoint_is_refused(config: Path, whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
     state = last_state(tmp_path / "run")
     assert state is not None
     part = state / "part-000.safetensors"
@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     content[-1] ^= 1
     part.write_bytes(content)
     with pytest.raises(FeederError, match=r"part-000\.safetensors is damaged"):
-        run_training(read_config(file), tmp_path / "run")
+        run_training(read_config(config), tmp_path / "run")
 
 
 def test_recomputed_activations_change_nothing(config: Path, whole: Path, tmp_path: Path) -> None:
