@@ -47,6 +47,7 @@ _HIGH_KV = {Region.NORTH_AMERICA: (69.0, 115.0, 138.0), Region.EUROPE: (33.0, 66
 _MV_CLASSES = {Region.NORTH_AMERICA: (4.16, 12.47, 13.2, 24.9, 34.5), Region.EUROPE: (6.6, 10.0, 11.0, 20.0, 33.0)}
 _MOST_MV_DROP_PU = 0.05
 _SHORTEST_SERVICE_M = 4.0
+_SAME_VOLTAGE = 0.02
 _SOURCE_AT_MV, _MOST_KVA_AT_MV = 0.15, 5000.0  # how often the substation is left out, and below which demand
 _SUBSTATION_LOADING = 0.6
 _ALONE = 3  # a feeder of at most this many transformers begins at medium voltage
@@ -254,9 +255,16 @@ class Builder:
         self.design.put(unit)
 
     def _three_phase_kv(self, has_single: bool) -> float:
-        """Homes behind a three-phase unit of a centre-tapped country need 120 V to neutral."""
+        """Homes behind a three-phase unit of a centre-tapped country need the voltage of a leg to neutral.
+
+        What is called 208 V is root 3 times 120 V exactly: two bases that are nearly the same would be mixed up.
+        """
         convention = self.parameters.convention
-        return 0.208 if convention.centre_tapped and has_single else convention.lv_three_kv
+        if not convention.centre_tapped:
+            return convention.lv_three_kv
+        leg_kv = convention.lv_single_kv / 2 * ROOT_3
+        same = abs(convention.lv_three_kv / leg_kv - 1) < _SAME_VOLTAGE
+        return leg_kv if has_single or same else convention.lv_three_kv
 
     def _mains(self) -> None:
         mains, areas, customers = self.layout.mains, self.layout.areas, self.layout.customers

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mycelium.synth.accept import Verdict, accept
+from mycelium.synth.design import InverterMode
 from mycelium.synth.model import Model, Solver, State
 from mycelium.synth.parameters import Parameters
 from mycelium.synth.propose import Proposal, Workshop, propose
@@ -82,13 +83,25 @@ class FeederMaker:
         clock("snapshots")
         repairs.day()
         clock("day")
-        # The last word is on what is written: the same text, compiled anew.
-        final = Model(self._solver, proposal.design, proposal.inputs)
-        a, b, day = final.snapshot_a(), final.snapshot_b(), final.day()
-        attempt.verdict = accept(a, b, day, final.branch_is_line, parameters.thermal)
-        attempt.outcome = Outcome(a, b, tuple(day), tuple(final.node_bus), final.branch_is_line)
+        outcome = attempt.outcome = self._judge(proposal)
+        attempt.verdict = accept(outcome.a, outcome.b, outcome.day, outcome.branch_is_line, parameters.thermal)
         clock("judge")
         return attempt
+
+    def _judge(self, proposal: Proposal) -> Outcome:
+        """The last word is on what is written: the same text, compiled anew.
+
+        Inverter controls remember what was solved before, and nothing resets them: with them it is compiled for each
+        of the three kinds of operating points, as somebody would who reads the files.
+        """
+        remembers = any(pv.mode is InverterMode.VOLT_VAR for pv in proposal.design.pvs.values())
+        model = Model(self._solver, proposal.design, proposal.inputs)
+        a = model.snapshot_a()
+        model = Model(self._solver, proposal.design, proposal.inputs) if remembers else model
+        b = model.snapshot_b()
+        model = Model(self._solver, proposal.design, proposal.inputs) if remembers else model
+        day = model.day()
+        return Outcome(a, b, tuple(day), tuple(model.node_bus), model.branch_is_line)
 
 
 class _Clock:

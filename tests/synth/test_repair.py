@@ -138,7 +138,7 @@ def test_taps_go_back_only_where_low_voltage_permits() -> None:
     model, _ = high_model()
     found = Diagnosis.of(model, with_day=False)
     high = act.high_buses(found, HIGH_PU)
-    moved = act.tap_down(model.design, found, high, LOW_PU)
+    moved = act.tap_down(model.design, found, high, found.worst_low_pu - 0.05)
     assert moved and all(unit.tap > model.design.units[unit.name].tap for unit in moved if isinstance(unit, Unit))
     assert not act.tap_down(model.design, found, high, found.worst_low_pu)  # no room at all
     assert not act.tap_up(model.design, found, high, found.worst_low_pu)
