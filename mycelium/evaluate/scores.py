@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mycelium.evaluate.metrics import METRICS, computed
+from mycelium.sense.policies import POLICIES
 from mycelium.simulate.seeds import generator
 from mycelium.window.sample import SampleId
 
@@ -49,8 +50,9 @@ class Scores:
 
     @property
     def policies(self) -> list[str]:
-        """All, then each that occurs."""
-        return [ALL, *(str(name) for name in self.samples["policy"].unique())]
+        """All, then each that occurs, the seven in their order."""
+        there = [str(name) for name in self.samples["policy"].unique()]
+        return [ALL, *(name for name in POLICIES if name in there), *(name for name in there if name not in POLICIES)]
 
     def summed(self, network: str = ALL, policy: str = ALL) -> dict[str, Floats]:
         """Sums over a group."""

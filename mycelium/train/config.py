@@ -220,25 +220,32 @@ def read_config(path: Path) -> TrainConfig:
     return config
 
 
+_AT_LEAST_ONE = {
+    "data": ("cases_per_run", "normalisation_cases", "validation_cases", "most_buses"),
+    "optimiser": ("batch", "epochs", "patience", "samples_per_epoch"),
+    "hardware": ("buses_per_batch",),
+}
+
+
 def _check(config: TrainConfig, path: Path) -> None:
-    data, optimiser = config.data, config.optimiser
-    group = optimiser.batch * data.cases_per_run
-    refused = {
-        f"samples_per_epoch = {optimiser.samples_per_epoch}: expected a multiple of batch × cases_per_run = {group}": (
-            optimiser.samples_per_epoch % group != 0 or optimiser.samples_per_epoch < 1
-        ),
-        f"epochs = {optimiser.epochs}: expected at least 1": optimiser.epochs < 1,
-        f"policies = {list(data.policies)}: expected some of {', '.join(POLICIES)}": (
-            not data.policies or not set(data.policies) <= set(POLICIES)
-        ),
-        f"tasks = {list(config.objective.tasks)}: expected some of {', '.join(config.model.tasks)}": (
-            not set(config.objective.tasks) <= set(config.model.tasks)
-        ),
-        f"validation_cases = {data.validation_cases}: expected at least 1": data.validation_cases < 1,
-    }
-    for message, wrong in refused.items():
-        if wrong:
-            raise FeederError(f"{path}: {message}")
+    for section, names in _AT_LEAST_ONE.items():
+        for name in names:
+            if getattr(getattr(config, section), name) < 1:
+                raise FeederError(f"{path}: {name} = {getattr(getattr(config, section), name)}: expected at least 1")
+    group = config.optimiser.batch * config.data.cases_per_run
+    if config.optimiser.samples_per_epoch % group:
+        raise FeederError(
+            f"{path}: samples_per_epoch = {config.optimiser.samples_per_epoch}: expected a multiple of "
+            f"batch × cases_per_run = {group}"
+        )
+    if not config.data.policies:
+        raise FeederError(f"{path}: policies = []: expected some of {', '.join(POLICIES)}")
+    for name, given, known in (
+        ("policies", config.data.policies, tuple(POLICIES)),
+        ("tasks", config.objective.tasks, config.model.tasks),
+    ):
+        if not set(given) <= set(known):
+            raise FeederError(f"{path}: {name} = {list(given)}: expected some of {', '.join(known)}")
 
 
 def _model(table: dict[str, Any], where: str) -> MyceliumConfig:
@@ -248,7 +255,12 @@ def _model(table: dict[str, Any], where: str) -> MyceliumConfig:
         raise FeederError(f"{where}: preset = {preset!r}; expected one of {', '.join(_PRESETS)}")
     start = _PRESETS[preset]()
     window = _changed(start.window, table.pop("window", {}), f"{where}.window")
-    return _changed(replace(start, window=window), table, where)
+    try:
+        config = _changed(replace(start, window=window), table, where)
+        _ = config.attention  # whose sizes have rules of their own
+    except ValueError as error:
+        raise FeederError(f"{where}: {error}") from error
+    return config
 
 
 def _changed(start: T, table: dict[str, Any], where: str) -> T:

@@ -63,7 +63,8 @@ class Trainer:
         """With a fresh optimiser of what is to be trained."""
         if config.finetune is not None and config.finetune.scope is Scope.HEADS:
             model.requires_grad_(False)
-            model.readouts.requires_grad_(True)
+        for task, readout in model.readouts.items():  # one that is not asked must not decay either
+            readout.requires_grad_(task in objective.tasks)
         model.backbone.recompute = config.hardware.recompute
         model.to(processes.device)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -80,14 +81,7 @@ class Trainer:
             number: Over all epochs, from 0: learning rate and dropout depend on it.
             stop: Whether this process wants to end after it.
         """
-        settings = self.config.optimiser
-        seed_step(self.config.seed, number, self.processes.rank)
-        for group in self.optimiser.param_groups:
-            group["lr"] = cosine(number, settings.steps, settings.learning_rate)
-            # Zeros, not nothing: what a batch does not touch decays and moves on as in one process with all batches.
-            for parameter in group["params"]:
-                parameter.grad = torch.zeros_like(parameter)
-        self.model.train()
+        self._begin(number)
         targets = {k: piece.targets() for k, piece in step.pieces.items()}
         device = self.processes.device
         totals = torch.tensor([float(step.samples), float(stop)], dtype=torch.float64, device=device)
@@ -106,7 +100,7 @@ class Trainer:
             parts += added
         self.processes.add(parts)
         self.processes.add_gradients(self.model)
-        norm = torch.nn.utils.clip_grad_norm_(self.optimiser.param_groups[0]["params"], settings.clip)
+        norm = torch.nn.utils.clip_grad_norm_(self._trained, self.config.optimiser.clip)
         if not torch.isfinite(norm):
             raise FeederError(
                 f"the gradient of step {number + 1} is not a number; the last checkpoint is from before it; lower "
@@ -114,6 +108,19 @@ class Trainer:
             )
         self.optimiser.step()
         return StepResult(parts, float(norm), int(everywhere[-2]), bool(everywhere[-1] > 0))
+
+    @property
+    def _trained(self) -> list[Tensor]:
+        return list(self.optimiser.param_groups[0]["params"])
+
+    def _begin(self, number: int) -> None:
+        """Learning rate, dropout and gradients of a step."""
+        settings = self.config.optimiser
+        seed_step(self.config.seed, number, self.processes.rank)
+        self.optimiser.param_groups[0]["lr"] = cosine(number, settings.steps, settings.learning_rate)
+        for parameter in self._trained:  # zeros, not nothing: else what moves would depend on how a batch is shared
+            parameter.grad = torch.zeros_like(parameter)
+        self.model.train()
 
     @torch.no_grad()
     def validate(self, batches: Sequence[Batch]) -> Tensor:

@@ -62,6 +62,8 @@ def test_values_are_taken_and_presets_changed(tmp_path: Path) -> None:
         ({"data": 'policies = ["clear"]\n'}, r"policies = \['clear'\]: expected some of clean"),
         ({"samples_per_epoch": 12}, r"samples_per_epoch = 12: expected a multiple of batch × cases_per_run = 8"),
         ({"epochs": 0}, r"epochs = 0: expected at least 1"),
+        ({"batch": 0}, r"batch = 0: expected at least 1"),
+        ({"model": "width = 10\nheads = 4\n"}, r"\[model\]: .*10"),
         ({"more": '[objective]\ntasks = ["weather"]\n'}, r"tasks = \['weather'\]: expected some of state"),
         ({"more": '[finetune]\nscope = "heads"\n'}, r"missing 1 required .*'weights'"),
     ],

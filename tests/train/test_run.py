@@ -127,7 +127,7 @@ def test_training_ends_when_patience_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scope", Scope)
 def test_fine_tuning_moves_what_it_should(whole: Path, tmp_path: Path, scope: Scope) -> None:
     more = f'[finetune]\nweights = "{whole / "best"}"\nscope = "{scope}"\n[objective]\ntasks = ["switch"]\n'
-    file = write_run(tmp_path, more=more, epochs=1, weight_decay=0.0)
+    file = write_run(tmp_path, more=more, epochs=1)
     assert run_training(read_config(file), tmp_path / "run").finished
     before, after = weights(whole / "best"), weights(tmp_path / "run" / "last")
     moved = {key for key, value in before.items() if not torch.equal(after[key], value)}
