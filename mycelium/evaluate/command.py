@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ from mycelium.corpus.catalogue import Split
 from mycelium.errors import FeederError
 
 if TYPE_CHECKING:
+    from mycelium import Mycelium
     from mycelium.evaluate.evaluation import Results
 
 app = App(name="evaluate", help="Every metric of a model on one split.")
@@ -57,12 +60,22 @@ def evaluate(
     from mycelium import Mycelium
     from mycelium.evaluate.evaluation import Results
     from mycelium.evaluate.evaluation import evaluate as run
-    from mycelium.evaluate.frozen import FrozenConfig, on_device, open_split
+    from mycelium.evaluate.frozen import FrozenConfig, open_split
+    from mycelium.evaluate.kept import Kept
     from mycelium.train.processes import joined
 
     model = Mycelium.from_pretrained(weights)
     config = FrozenConfig(buses_per_batch=buses_per_batch, options=model.config.window, workers=workers)
     number = cases or (None if catalogue.is_dir() or "[cases]" in catalogue.read_text(encoding="utf-8") else _CASES)
+    about: dict[str, Any] = {
+        "label": label or Path(weights).name,
+        "split": split.value,
+        "place": catalogue.name,
+        "seed": seed,
+        "weights": _digest(model),
+    }
+    part = None if json is None else json.with_name(json.name + ".part")
+    kept = Kept(part, repr((about, number, str(catalogue.absolute()), half, version("mycelium-grid"))))
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -76,20 +89,21 @@ def evaluate(
         Progress(*columns, console=_err, transient=True) as bar,
     ):
         task = bar.add_task(f"evaluating on {split}", total=len(samples))
-        batches = on_device(samples, processes.device, workers)
-        scores = run(model.to(processes.device), batches, processes.device, half, lambda n: bar.advance(task, n))
+        scores = run(model, samples, processes.device, half, lambda n: bar.advance(task, n), kept)
         bar.update(task, description="intervals")
-        about: dict[str, Any] = {
-            "label": label or Path(weights).name,
-            "split": split.value,
-            "place": catalogue.name,
-            "seed": seed,
-            "rejected": samples.rejected.total(),
-        }
-        results = Results.of(scores, about)
+        results = Results.of(scores, {**about, "missing": len(samples) - len(scores.samples)})
     if json is not None:
         results.save(json)
+        kept.remove()
     _print(results)
+
+
+def _digest(model: Mycelium) -> str:
+    """Hash of all weights."""
+    digest = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        digest.update(name.encode() + value.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _print(results: Results) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import torch
 
 from mycelium.corpus.files import write_whole
 from mycelium.errors import FeederError
+from mycelium.evaluate.frozen import FrozenSamples
+from mycelium.evaluate.kept import Done, Kept
 from mycelium.evaluate.scores import Scores
 from mycelium.evaluate.sums import CONFIDENCE_BINS, join, sums_of
 from mycelium.model.mycelium import Mycelium
-from mycelium.window.batch import Batch
 from mycelium.window.sample import SampleId
 from mycelium.window.targets import FAULT_CLASSES
 
@@ -28,33 +29,41 @@ COLUMNS = ("network", "policy", "metric", "value", "low", "high", "count", "netw
 @torch.no_grad()
 def evaluate(
     model: Mycelium,
-    batches: Iterable[Batch],
+    samples: FrozenSamples,
     device: torch.device,
     half: bool = False,
     tick: Callable[[int], None] = lambda samples: None,
+    kept: Kept | None = None,
 ) -> Scores:
     """Scores of a model.
 
     Args:
-        model: On its device.
-        batches: Samples with their truth, on its device.
-        device: Which that is.
+        model: The model.
+        samples: What to evaluate it on.
+        device: Where to work.
         half: Matrix products in bfloat16.
-        tick: Called with the number of samples of each batch.
+        tick: Called with the number of samples that are new.
+        kept: Where finished work is kept, and found again after a kill.
     """
-    model.eval()
-    samples: list[SampleId] = []
-    parts = []
-    for batch in batches:
-        window, targets = batch.window(), batch.targets()
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
-            estimates = model(window)
-        parts.append(sums_of(estimates, targets, window, model.config.tasks))
-        samples += targets.samples
-        tick(len(targets.samples))
-    if not parts:
+    model.to(device).eval()
+    kept = kept or Kept(None, "")
+    done = kept.load()
+    tick(len(done.samples))
+    for group in samples.groups_on(device, done.groups):
+        parts = [done.sums] if done.samples else []
+        new: list[SampleId] = []
+        for batch in group.batches.values():
+            window, targets = batch.window(), batch.targets()
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                estimates = model(window)
+            parts.append(sums_of(estimates, targets, window, model.config.tasks))
+            new += targets.samples
+        done = Done(done.groups + 1, [*done.samples, *new], join(parts) if parts else done.sums)
+        kept.save(done)
+        tick(len(new))
+    if not done.samples:
         raise FeederError("no sample to evaluate on: every case was rejected")
-    return Scores.of(samples, {name: values.numpy() for name, values in join(parts).items()})
+    return Scores.of(done.samples, {name: values.numpy() for name, values in done.sums.items()})
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,8 @@ class Results:
     """What an evaluation found, as it is kept in a file.
 
     Attributes:
-        about: What was evaluated on what: ``label``, ``split``, ``place``, ``seed``, ``samples``, ``cases``,
-            ``networks``, ``rejected``.
+        about: What was evaluated on what: ``label``, ``weights`` (their hash), ``split``, ``place``, ``seed``,
+            ``samples``, ``missing`` (of rejected cases), ``cases``, ``networks``.
         table: As ``Scores.table``.
         reliability: Answers by confidence, for each question: number, mean confidence, share of right ones.
         confusion: Fault classes: of the truth by row, as answered by column; empty without that task.

@@ -6,20 +6,21 @@ bit-equal on any machine, voltages agree to 1e-7 p.u.
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from mycelium.corpus.catalogue import Entry, Split, read_catalogue
-from mycelium.corpus.days import SimulatedDays
+from mycelium.corpus.days import Days, SimulatedDays, StoredDays
 from mycelium.corpus.gather import Gatherer
-from mycelium.corpus.loader import StoredConfig, StoredSamples
 from mycelium.corpus.plan import planned_cases
 from mycelium.corpus.pool import Pool, PoolConfig, Task
 from mycelium.corpus.render import Rendered, RenderWork, Wanted
@@ -30,9 +31,10 @@ from mycelium.sense.policies import POLICIES
 from mycelium.window.batch import Batch
 from mycelium.window.columns import WindowOptions
 from mycelium.window.normalise import Normalisation
+from mycelium.window.window import Movable
 
-_TASKS_TOGETHER = 16
-_CASES_PER_TASK = 8
+_CASES_PER_TASK = 2
+_TASKS_TOGETHER = 8  # a group: few enough samples to be held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +56,44 @@ class FrozenConfig:
     workers: int = 0
 
 
-class SimulatedSamples:
-    """Samples simulated when they are asked for, the same every time. Close it, or use ``with``."""
+@dataclass(frozen=True)
+class Group(Movable):
+    """Some samples of a split.
+
+    Attributes:
+        batches: Theirs, numbered.
+    """
+
+    batches: Mapping[int, Batch]
+
+
+class FrozenSamples:
+    """Samples of a split, the same every time, in groups of which it is known where each begins.
+
+    Close it, or use ``with``.
+    """
 
     def __init__(
-        self, cases: Mapping[str, int], entries: Sequence[Entry], seed: int, config: FrozenConfig, norm: Normalisation
+        self,
+        cases: Mapping[str, Sequence[int]],
+        open_network: Callable[[str], Days],
+        config: FrozenConfig,
+        norm: Normalisation,
     ) -> None:
         """Prepare.
 
         Args:
-            cases: How many of each network, numbered from 0.
-            entries: The networks.
-            seed: Of all cases.
+            cases: Of each network, as its days number them.
+            open_network: Opens the days of a network, in a worker.
             config: How to render.
             norm: Constants of the training networks.
         """
         self.config, self._cases = config, cases
         self._gatherer = Gatherer()
-        sources = {entry.name: entry.network_source for entry in entries}
-        policies = tuple(POLICIES[name] for name in config.policies)
-        open_network = partial(SimulatedDays, sources, seed, None, policies)
         start = partial(RenderWork, open_network, config.options, norm)
         self._pool: Pool[Wanted, Rendered] = Pool(start, PoolConfig(workers=config.workers))
 
-    def __enter__(self) -> SimulatedSamples:
+    def __enter__(self) -> FrozenSamples:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,30 +105,67 @@ class SimulatedSamples:
 
     def __len__(self) -> int:
         """Number of samples, rejected ones included."""
-        return sum(self._cases.values()) * (len(self.config.policies) if self.config.every_policy else 1)
+        number = sum(len(cases) for cases in self._cases.values())
+        return number * (len(self.config.policies) if self.config.every_policy else 1)
 
     @property
     def rejected(self) -> Counter[tuple[str, str]]:
         """Number of cases that gave no sample, by (network, reason)."""
         return self._gatherer.rejected
 
+    def groups(self, first: int = 0) -> Iterator[Group]:
+        """All groups from one on; those before are not rendered."""
+        tasks = itertools.islice(self._tasks(), first * _TASKS_TOGETHER, None)
+        answers = self._pool.answers(tasks)
+        while True:
+            some = list(itertools.islice(answers, _TASKS_TOGETHER))
+            if not some:
+                return
+            batches = self._gatherer.batches(some, _TASKS_TOGETHER, self.config.buses_per_batch, "frozen")
+            yield Group(dict(enumerate(batches)))
+
+    def groups_on(self, device: torch.device, first: int = 0) -> Iterator[Group]:
+        """The same on a device, made ahead if workers make them: the engine bears no second thread."""
+        if self.config.workers == 0:
+            return (group.to(device) for group in self.groups(first))
+        groups = cast("Iterator[Batch]", self.groups(first))  # `stream` moves whatever can be
+        return cast("Iterator[Group]", stream(groups, device))
+
     def epoch(self) -> Iterator[Batch]:
         """All samples once, in batches."""
-        answers = self._pool.answers(self._tasks())
-        yield from self._gatherer.batches(answers, _TASKS_TOGETHER, self.config.buses_per_batch, "frozen")
+        for group in self.groups():
+            yield from group.batches.values()
 
     def _tasks(self) -> Iterator[Task[Wanted]]:
         policies = self.config.policies
         for network, cases in self._cases.items():
-            for first in range(0, cases, _CASES_PER_TASK):
-                numbers = range(first, min(first + _CASES_PER_TASK, cases))
-                seen = [policies if self.config.every_policy else (policies[k % len(policies)],) for k in numbers]
-                yield Task(network, tuple(Wanted(network, k, p) for k, p in zip(numbers, seen, strict=True)))
+            for first in range(0, len(cases), _CASES_PER_TASK):
+                places = range(first, min(first + _CASES_PER_TASK, len(cases)))
+                seen = [policies if self.config.every_policy else (policies[k % len(policies)],) for k in places]
+                yield Task(network, tuple(Wanted(network, cases[k], p) for k, p in zip(places, seen, strict=True)))
+
+
+def simulated(
+    cases: Mapping[str, int], entries: Sequence[Entry], seed: int, config: FrozenConfig, norm: Normalisation
+) -> FrozenSamples:
+    """Samples simulated when they are asked for.
+
+    Args:
+        cases: How many of each network, numbered from 0.
+        entries: The networks.
+        seed: Of all cases.
+        config: How to render.
+        norm: Constants of the training networks.
+    """
+    sources = {entry.name: entry.network_source for entry in entries}
+    policies = tuple(POLICIES[name] for name in config.policies)
+    open_network = partial(SimulatedDays, sources, seed, None, policies)
+    return FrozenSamples({name: range(count) for name, count in cases.items()}, open_network, config, norm)
 
 
 def open_split(
     place: Path, split: Split, cases: int | None, seed: int, config: FrozenConfig, norm: Normalisation
-) -> SimulatedSamples | StoredSamples:
+) -> FrozenSamples:
     """The samples of a split.
 
     Args:
@@ -126,22 +179,18 @@ def open_split(
     if place.is_dir():
         return _stored(place, split, cases, config, norm)
     wanted, seed = _wanted(place, split, cases, seed)
-    return SimulatedSamples(
-        {entry.name: count for entry, count in wanted}, [entry for entry, _ in wanted], seed, config, norm
-    )
+    return simulated({entry.name: count for entry, count in wanted}, [e for e, _ in wanted], seed, config, norm)
 
 
-def _stored(place: Path, split: Split, cases: int | None, config: FrozenConfig, norm: Normalisation) -> StoredSamples:
+def _stored(place: Path, split: Split, cases: int | None, config: FrozenConfig, norm: Normalisation) -> FrozenSamples:
     corpus = Corpus.open_folder(place)
+    chosen = corpus.cases[corpus.cases["split"] == split.value]
     if cases is not None:
-        corpus = Corpus(corpus.folder, corpus.manifest[corpus.manifest["number"] < cases])
-    stored = StoredConfig(
-        policies=config.policies,
-        buses_per_batch=config.buses_per_batch,
-        options=config.options,
-        pool=PoolConfig(workers=config.workers),
-    )
-    return StoredSamples(corpus, split, stored, norm)
+        chosen = chosen[chosen["number"] < cases]
+    if not len(chosen):
+        raise FeederError(f"{place}: no case is in the split '{split}'")
+    labels = {str(name): rows.index.tolist() for name, rows in chosen.groupby("network", sort=False)}
+    return FrozenSamples(labels, partial(StoredDays, corpus.folder, chosen), config, norm)
 
 
 def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[list[tuple[Entry, int]], int]:
@@ -160,13 +209,6 @@ def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[li
     if not found:
         raise FeederError(f"{place}: no network is in the split '{split}'")
     return found, seed
-
-
-def on_device(samples: SimulatedSamples | StoredSamples, device: torch.device, workers: int) -> Iterator[Batch]:
-    """All samples on a device, made ahead if workers make them: the engine bears no second thread."""
-    if workers:
-        return stream(samples.epoch(), device)
-    return (batch.to(device) for batch in samples.epoch())
 
 
 def entries_of(catalogue: Path, split: Split, patterns: Sequence[str]) -> list[Entry]:

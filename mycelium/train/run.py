@@ -16,7 +16,7 @@ from mycelium.corpus.files import write_whole
 from mycelium.corpus.pool import PoolConfig
 from mycelium.corpus.render import RenderWork
 from mycelium.errors import FeederError
-from mycelium.evaluate.frozen import FrozenConfig, SimulatedSamples, entries_of
+from mycelium.evaluate.frozen import FrozenConfig, entries_of, simulated
 from mycelium.model.mycelium import Mycelium
 from mycelium.train.config import TrainConfig
 from mycelium.train.draw import Draw, draw_of, network_sizes
@@ -134,7 +134,7 @@ def _validation(config: TrainConfig, model: Mycelium, processes: Processes) -> l
     )
     share = entries[processes.rank :: processes.world]
     cases = {entry.name: data.validation_cases for entry in share}
-    with SimulatedSamples(cases, share, data.validation_seed, frozen, model.normalisation) as samples:
+    with simulated(cases, share, data.validation_seed, frozen, model.normalisation) as samples:
         batches = list(samples.epoch()) if share else []
     if not batches and processes.world == 1:
         reasons = "; ".join(f"{network}: {reason}" for network, reason in list(samples.rejected)[:3])

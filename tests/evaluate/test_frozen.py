@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from mycelium.corpus.plan import read_plan
 from mycelium.errors import FeederError
 from mycelium.evaluate.evaluation import evaluate
 from mycelium.evaluate.frozen import FrozenConfig, entries_of, open_split
+from mycelium.evaluate.kept import Done, Kept
 from mycelium.evaluate.scores import Scores
 from mycelium.window.normalise import Normalisation
 from tests.corpus.bench import SEED, Serial, write_corpus
@@ -32,7 +34,7 @@ def scored(place: Path, cases: int | None = None, config: FrozenConfig = CONFIG)
     torch.manual_seed(0)
     model = Mycelium(MyceliumConfig.tiny())
     with open_split(place, Split.TEST, cases, SEED, config, Normalisation.identity()) as samples:
-        return evaluate(model, samples.epoch(), torch.device("cpu"))
+        return evaluate(model, samples, torch.device("cpu"))
 
 
 def assert_same(one: Scores, other: Scores, cases: int) -> None:
@@ -61,6 +63,42 @@ def test_one_policy_per_case_takes_turns(corpus: Path) -> None:
     found = scored(corpus, config=FrozenConfig(CONFIG.policies, every_policy=False, options=CONFIG.options)).samples
     assert found.groupby("number")["policy"].nunique().max() == 1
     assert all(row.policy == CONFIG.policies[row.number % 2] for row in found.itertuples())
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(corpus: Path, tmp_path: Path) -> None:
+    model, cpu = Mycelium(MyceliumConfig.tiny()), torch.device("cpu")
+    catalogue, cases = tmp_path / "catalogue.toml", 18  # two groups: 16 cases and 2
+    seen: list[int] = []
+
+    def until(most: int) -> Callable[[int], None]:
+        def tick(samples: int) -> None:
+            seen.append(samples)
+            if len(seen) == most:
+                raise Killed
+
+        return tick
+
+    def run(kept: Kept, most: int = -1) -> Scores:
+        seen.clear()
+        with open_split(catalogue, Split.TEST, cases, SEED, CONFIG, Normalisation.identity()) as samples:
+            return evaluate(model, samples, cpu, tick=until(most), kept=kept)
+
+    whole = run(Kept(None, ""))
+    file = tmp_path / "results.json.part"
+    with pytest.raises(Killed):
+        run(Kept(file, "this", 0.0), most=2)
+    first = seen[1]
+    again = run(Kept(file, "this", 0.0))
+    assert seen[0] == first > 0 and sum(seen) == len(again.samples), "the first group was not done again"
+    assert again.samples.values.tolist() == whole.samples.values.tolist()
+    assert all(np.array_equal(again.sums[name], values) for name, values in whole.sums.items())
+    assert Kept(file, "that").load() == Done(), "work of something else is not gone on with"
+    file.write_bytes(b"no such file")
+    assert Kept(file, "this").load() == Done()
 
 
 def test_what_cannot_be_evaluated_on_is_told(corpus: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def ours() -> Results:
         "phase_all_n": np.full(8, 10.0), "phase_nll": np.ones(8), "phase_bin_n": np.ones((8, 10)),
         "phase_bin_confidence": np.ones((8, 10)), "phase_bin_right": np.ones((8, 10)),
     }  # fmt: skip
-    about = {"label": "a_model", "split": "test", "place": "some.toml", "seed": 1, "rejected": 0}
+    about = {"label": "a_model", "split": "test", "place": "some.toml", "seed": 1, "missing": 0}
     return Results.of(Scores.of(samples, sums), about)
 
 

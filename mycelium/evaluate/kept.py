@@ -1,0 +1,79 @@
+"""Finished work of an evaluation, kept beside its results until they are written: a killed one goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mycelium.corpus.files import write_whole
+from mycelium.window.sample import SampleId
+
+EVERY_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What is finished.
+
+    Attributes:
+        groups: How many groups of samples.
+        samples: Which samples, in order.
+        sums: Theirs. [sample, ...]
+    """
+
+    groups: int = 0
+    samples: list[SampleId] = field(default_factory=list)
+    sums: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Kept:
+    """A file with what is finished."""
+
+    def __init__(self, path: Path | None, of: str, every_seconds: float = EVERY_SECONDS) -> None:
+        """Prepare.
+
+        Args:
+            path: The file; None keeps nothing.
+            of: All that decides the result, as text: work of anything else is not gone on with.
+            every_seconds: It is written so often.
+        """
+        self._path, self._of, self._every = path, of, every_seconds
+        self._written = -math.inf if every_seconds == 0 else time.monotonic()
+
+    def load(self) -> Done:
+        """What an earlier call finished; nothing if it was of something else, or the file is no such file."""
+        if self._path is None or not self._path.is_file():
+            return Done()
+        try:
+            with safe_open(self._path, "pt") as file:
+                about = file.metadata() or {}
+                if about.get("of") != self._of:
+                    return Done()
+                samples = [SampleId(**record) for record in json.loads(about["samples"])]
+                return Done(int(about["groups"]), samples, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        except (SafetensorError, KeyError, ValueError):
+            return Done()
+
+    def save(self, done: Done) -> None:
+        """Keep it, if it is time."""
+        if self._path is None or time.monotonic() - self._written < self._every:
+            return
+        about = {
+            "of": self._of,
+            "groups": str(done.groups),
+            "samples": json.dumps([asdict(sample) for sample in done.samples]),
+        }
+        write_whole(self._path, save({name: value.contiguous() for name, value in done.sums.items()}, about))
+        self._written = time.monotonic()
+
+    def remove(self) -> None:
+        """When the results are written."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
