@@ -16,6 +16,7 @@ HIDDEN = -1
 HIDDEN_MARK = "?"
 
 HOURS = 24
+TASKS = ("state", "phase", "switch", "fault")
 TIE_PREFIX = "mycelium_tie_"  # names of ties that record variants add
 LOW_VOLTAGE_KV = 1.0  # line-to-line; a distribution transformer steps from above to below it
 

@@ -22,11 +22,11 @@ from torch.nn import functional
 from mycelium.evaluate.places import bus_steps, zones
 from mycelium.model.estimates import Estimates
 from mycelium.model.segments import segment_log_softmax
-from mycelium.schema import LOW_VOLTAGE_KV, FaultType
+from mycelium.schema import LOW_VOLTAGE_KV, TASKS, FaultType
 from mycelium.train.objective import wrap
 from mycelium.window.columns import Store
 from mycelium.window.supervision import Targets
-from mycelium.window.targets import FAULT_CLASSES, TASKS
+from mycelium.window.targets import FAULT_CLASSES
 from mycelium.window.window import Window
 
 LEAST_PU = 1e-4

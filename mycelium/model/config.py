@@ -8,6 +8,7 @@ from typing import Any
 
 from mycelium.errors import FeederError
 from mycelium.model.relations import RELATIONS, AttentionConfig
+from mycelium.schema import TASKS
 from mycelium.window.columns import Communication, Relation, WindowOptions
 
 # Everything that the paper's inputs name without calling it optional, and its optional communication and extended
@@ -16,7 +17,6 @@ _PAPER_WINDOW = WindowOptions(
     full_impedance=False, winding_connections=False, reactor_impedance=False, phase_head=False
 )
 _SHORTCUTS = (Relation.UPLINK, Relation.DOWNLINK)
-TASKS = ("state", "phase", "switch", "fault")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ the library gives who is large and who is small, and the level gives how much th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,8 +47,9 @@ class Customers:
     pv_mode: np.typing.NDArray[np.int64]
     pv_pf: Floats
 
-    @property
+    @cached_property
     def kva(self) -> Floats:
+        """Nominal apparent power. [customer]"""
         return np.asarray(np.hypot(self.kw, self.kvar), dtype=np.float64)
 
 

@@ -29,7 +29,10 @@ def add_equipment(design: Design, parameters: Parameters, library: Library, rng:
         for _ in range(parameters.line_regulators):
             places.append(far[int(len(far) * (0.3 + 0.5 * rng.random()))])
         for line in {line.name: line for line in places}.values():
-            add_regulator(design, line.name, library.draw_regulator(rng, convention))
+            bus, bank, moved = regulator_before(design, line, library.draw_regulator(rng, convention))
+            design.buses[bus.name] = bus
+            design.put(bank)
+            design.put(moved)
     kvar = parameters.capacitor_kvar_per_kw * sum(load.kw for load in design.loads.values())
     if kvar >= _SIZES_KVAR[0] and main:
         _add_capacitors(design, parameters, library, main, kvar, rng)
@@ -44,21 +47,18 @@ def _by_distance(design: Design, lines: list[Line], feeders: dict[str, Branch]) 
     return sorted(lines, key=lambda line: (steps[line.name], line.name))
 
 
-def add_regulator(design: Design, line_name: str, setting: RegulatorSetting) -> Regulator:
-    """A regulator at the head of a line, whose upper end moves behind it."""
-    line = design.lines[line_name]
+def regulator_before(design: Design, line: Line, setting: RegulatorSetting) -> tuple[Bus, Regulator, Line]:
+    """A regulator at the head of a line: the bus behind it, the regulator, and the line with its end moved there."""
     before = design.buses[line.bus1]
     number = len(design.regulators)
-    bus = f"r{number}"
-    design.buses[bus] = Bus(bus, round(before.x_m + 4, 2), round(before.y_m - 4, 2), before.base_kv, before.area)
+    name = f"r{number}"
+    bus = Bus(name, round(before.x_m + 4, 2), round(before.y_m - 4, 2), before.base_kv, before.area)
     kv = before.base_kv
     bank = Regulator(
-        f"regulator_{number}", line.bus1, bus, line.conductors, sound(setting), kv,
+        f"regulator_{number}", line.bus1, name, line.conductors, sound(setting), kv,
         regulator_kva(kv, line.rated_a), round(float(np.clip(setting.target_pu, *_TARGET_PU)), 4),
     )  # fmt: skip
-    design.put(bank)
-    design.put(replace(line, bus1=bus))
-    return bank
+    return bus, bank, replace(line, bus1=name)
 
 
 def regulator_kva(kv: float, amps: float) -> float:

@@ -98,7 +98,7 @@ class Model:
         self._engine.set_canonical()
         self._codes = {dss.line_code(line) for line in design.lines.values()}
         self._controls = {text.split()[0] for text in dss.volt_var_texts(design.pvs.values())}
-        self._names: list[str] = []
+        self._order_known = False
         self.node_bus: list[str] = []
         self._customer = np.array([load.customer for load in design.loads.values()], dtype=np.int64)
         self._kw = np.array([load.kw for load in design.loads.values()])
@@ -123,6 +123,7 @@ class Model:
             self._control_inverters()
         if added:
             self._learn_branches()
+        self._order_known = False  # a bus or a phase may be new
 
     def _control_inverters(self) -> None:
         for text in dss.volt_var_texts(self.design.pvs.values()):
@@ -192,9 +193,8 @@ class Model:
             return _NOT_SOLVED
         if not engine.dss.ActiveCircuit.Solution.Converged:
             return _NOT_SOLVED
-        names = engine.alt.YNodeOrder()
-        if names != self._names:
-            self._learn_nodes(names)
+        if not self._order_known:
+            self._learn_nodes(engine.alt.YNodeOrder())
         v_pu = np.abs(engine.voltages()) / self._base_v
         if not np.all(np.isfinite(v_pu)):
             return _NOT_SOLVED
@@ -204,7 +204,7 @@ class Model:
     # ---- what nodes and branches are -------------------------------------------------------------------------------
 
     def _learn_nodes(self, names: list[str]) -> None:
-        self._names = names
+        self._order_known = True
         self.node_bus = [str(name).lower().partition(".")[0] for name in names]
         self.node_conductor: Ints = np.array([int(str(name).rpartition(".")[2]) for name in names], dtype=np.int64)
         base_kv = np.array([self.design.buses[bus].base_kv for bus in self.node_bus])

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mycelium.synth import repair_actions as act
-from mycelium.synth.design import Design, Element, Line, Regulator
+from mycelium.synth.design import Element
 from mycelium.synth.diagnosis import HIGH_PU, LOW_PU, Diagnosis
-from mycelium.synth.equipment import add_regulator
+from mycelium.synth.equipment import regulator_before
 from mycelium.synth.model import Model
 from mycelium.synth.repair_actions import Options
 
@@ -170,12 +170,9 @@ class Repairs:
         place = act.regulator_place(self.model.design, self.found, self._low_buses(limit_pu))
         if place is None:
             return []
-        trial = Design(
-            "trial", 0.0, self.model.design.source, self.model.design.buses, dict(self.model.design.lines),
-            regulators=dict(self.model.design.regulators),
-        )  # fmt: skip
-        bank: Regulator = add_regulator(trial, place, self.options.regulator)
-        line: Line = trial.lines[place]
+        design = self.model.design
+        bus, bank, line = regulator_before(design, design.lines[place], self.options.regulator)
+        design.buses[bus.name] = bus
         return [bank, line]
 
     def _low_buses(self, limit_pu: float) -> Sequence[str]:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -121,6 +122,8 @@ def synth_run(
 
 def _prepare(run: SynthRun) -> None:
     run.out.mkdir(parents=True, exist_ok=True)
+    for part in run.out.glob("*/*.part"):  # what a killed run left half written
+        shutil.rmtree(part)
     plan = json.loads(json.dumps(run.plan()))
     path = run.out / PLAN
     if not path.exists():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mycelium.corpus.files import write_whole
-from mycelium.window.targets import TASKS
+from mycelium.schema import TASKS
 
 STEPS, EPOCHS, BOARD = "steps.csv", "epochs.csv", "tensorboard"
 STEP_COLUMNS = ("step", "epoch", "loss", *TASKS, "learning_rate", "gradient_norm", "samples", "pieces", "seconds")

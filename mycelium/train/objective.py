@@ -20,9 +20,10 @@ from torch.nn import functional
 
 from mycelium.model.estimates import Estimates
 from mycelium.model.segments import segment_log_softmax
+from mycelium.schema import TASKS
 from mycelium.window.columns import Store
 from mycelium.window.supervision import Targets
-from mycelium.window.targets import FAULT_CLASSES, TASKS
+from mycelium.window.targets import FAULT_CLASSES
 from mycelium.window.window import Window
 
 # What is summed and counted apart; the task of each.

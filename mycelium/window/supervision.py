@@ -28,7 +28,7 @@ class Targets(Movable):
         fault_class: Place in ``targets.FAULT_CLASSES``. [network]
         location: Place of the faulted equipment among all candidates of the window (``Window.candidate_graph``), -1
             without a fault. [network]
-        applicable: Whether there is any target for the tasks of ``targets.TASKS``. [network, task]
+        applicable: Whether there is any target for the tasks of ``schema.TASKS``. [network, task]
         samples: Which samples these are.
     """
 

@@ -30,7 +30,6 @@ Flags = npt.NDArray[np.bool_]
 
 FAULT_CLASSES = ("normal", *(kind.value for kind in FaultType))
 CANDIDATES = (FaultPlace.BUS, FaultPlace.LINE, FaultPlace.TRANSFORMER)
-TASKS = ("state", "phase", "switch", "fault")
 NONE = -1
 
 

@@ -57,10 +57,6 @@ class Measured:
     value: Tensor
     seen: Tensor
 
-    def inputs(self) -> Tensor:
-        """Values and masks side by side, as an encoder takes them. [hour, entity, 2 columns]"""
-        return torch.cat([self.value, self.seen.to(self.value.dtype)], dim=-1)
-
 
 @dataclass(frozen=True)
 class Window(Movable):

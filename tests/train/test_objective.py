@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from mycelium.model.estimates import Estimates
+from mycelium.schema import TASKS
 from mycelium.train.objective import PARTS, Objective, by_task, wrap
 from mycelium.window.supervision import Targets
-from mycelium.window.targets import TASKS
 from mycelium.window.window import Window
 from tests.train.windows import CASES, SOUND, batch_of, both, random_estimates
 
