@@ -46,7 +46,7 @@ _SWITCH = re.compile(r"\bswitch\s*=\s*[\"'(\[{]?\s*([a-z])", re.IGNORECASE)
 _HANDLED = {"line", "vsource", "load", "transformer", "capacitor", "reactor", "pvsystem", "generator", "storage"}
 
 
-def read_opendss(master: Path, root: Path | None = None) -> tuple[Grid, Configuration, ImportReport]:
+def read_opendss(master: Path | str, root: Path | str | None = None) -> tuple[Grid, Configuration, ImportReport]:
     """Read an OpenDSS model.
 
     Args:
@@ -56,7 +56,7 @@ def read_opendss(master: Path, root: Path | None = None) -> tuple[Grid, Configur
     Raises:
         FeederError: With file, line and advice, if the model cannot be read.
     """
-    script = read_script(Path(master), root)
+    script = read_script(Path(master), None if root is None else Path(root))
     return read_circuit(script, Engine(script))
 
 
