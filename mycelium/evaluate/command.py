@@ -24,6 +24,12 @@ app = App(name="evaluate", help="Every metric of a model on one split.")
 table = App(name="table", help="The paper's tables with our rows beside the paper's.")
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
+# As the paper's tables have them.
+_SHORT = {
+    f"{long}_{tier}": f"{short}_{tier}"
+    for long, short in (("noisy_missing", "nm"), ("observability_ami", "ami"))
+    for tier in ("dense", "medium", "sparse")
+}
 _CASES = 14  # per network of a catalogue, which does not say
 
 
@@ -122,10 +128,12 @@ def _print(results: Results) -> None:
         both.add_row(METRICS[name].says, *cells, f"{pooled.loc[name, 'count']:,}")
     _out.print(both)
     policies = [name for name in frame["policy"].unique() if name != ALL]
-    by_policy = Table("pooled", *(name.replace("_", " ") for name in policies))
+    by_policy = Table(title="pooled, by policy")
+    for title in ("", *(_SHORT.get(name, name) for name in policies)):
+        by_policy.add_column(title.replace("_", " "), no_wrap=not title)
     cells_of = frame[frame["network"] == POOLED].set_index(["metric", "policy"])["value"]
     for name in (name for name in PAPER if name in pooled.index):
-        by_policy.add_row(name, *(_number(cells_of[name, policy]) for policy in policies))
+        by_policy.add_row(name, *(_number(cells_of[name, policy], 3) for policy in policies))  # fits a terminal
     _out.print(by_policy)
 
 
@@ -134,8 +142,8 @@ def _with_interval(row: Any) -> tuple[str, str]:
     return _number(row["value"]), f"{low} to {high}" if low else ""
 
 
-def _number(value: float) -> str:
-    return "" if value != value else f"{value:.4g}"
+def _number(value: float, digits: int = 4) -> str:
+    return "" if value != value else f"{value:.{digits}g}"
 
 
 @table.default

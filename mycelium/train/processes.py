@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed, nn
 
 from mycelium.errors import FeederError
+
+_PATIENCE = timedelta(hours=3)  # others wait while the first one computes normalisation constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def joined(device: str) -> Iterator[Processes]:
     if on_cuda:
         torch.cuda.set_device(mine)
     if world > 1:
-        distributed.init_process_group("nccl" if on_cuda else "gloo")
+        distributed.init_process_group("nccl" if on_cuda else "gloo", timeout=_PATIENCE)
     try:
         yield Processes(mine, rank, world)
     finally:
