@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -30,7 +31,6 @@ _SHORT = {
     for long, short in (("noisy_missing", "nm"), ("observability_ami", "ami"))
     for tier in ("dense", "medium", "sparse")
 }
-_CASES = 14  # per network of a catalogue, which does not say
 
 
 @app.default
@@ -72,16 +72,22 @@ def evaluate(
 
     model = Mycelium.from_pretrained(weights)
     config = FrozenConfig(buses_per_batch=buses_per_batch, options=model.config.window, workers=workers)
-    number = cases or (None if catalogue.is_dir() or "[cases]" in catalogue.read_text(encoding="utf-8") else _CASES)
-    about: dict[str, Any] = {
-        "label": label or Path(weights).name,
-        "split": split.value,
-        "place": catalogue.name,
-        "seed": seed,
-        "weights": _digest(model),
-    }
-    part = None if json is None else json.with_name(json.name + ".part")
-    kept = Kept(part, repr((about, number, str(catalogue.absolute()), half, version("mycelium-grid"))))
+    about = {"label": label or Path(weights).name, "split": split.value, "place": catalogue.name, "seed": seed}
+    about["weights"] = _digest(model)
+    with joined(device) as processes, open_split(catalogue, split, cases, seed, config, model.normalisation) as samples:
+        kept = Kept(json, repr((about, len(samples), str(catalogue.absolute()), half, version("mycelium-grid"))))
+        with _bar() as bar:
+            task = bar.add_task(f"evaluating on {split}", total=len(samples))
+            scores = run(model, samples, processes.device, half, lambda n: bar.advance(task, n), kept)
+            bar.update(task, description="intervals")
+            results = Results.of(scores, {**about, "missing": len(samples) - len(scores.samples)})
+    if json is not None:
+        results.save(json)
+        kept.remove()
+    _print(results)
+
+
+def _bar() -> Progress:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -89,19 +95,7 @@ def evaluate(
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with (
-        joined(device) as processes,
-        open_split(catalogue, split, number, seed, config, model.normalisation) as samples,
-        Progress(*columns, console=_err, transient=True) as bar,
-    ):
-        task = bar.add_task(f"evaluating on {split}", total=len(samples))
-        scores = run(model, samples, processes.device, half, lambda n: bar.advance(task, n), kept)
-        bar.update(task, description="intervals")
-        results = Results.of(scores, {**about, "missing": len(samples) - len(scores.samples)})
-    if json is not None:
-        results.save(json)
-        kept.remove()
-    _print(results)
+    return Progress(*columns, console=_err, transient=True)
 
 
 def _digest(model: Mycelium) -> str:
@@ -128,7 +122,7 @@ def _print(results: Results) -> None:
         both.add_row(METRICS[name].says, *cells, f"{pooled.loc[name, 'count']:,}")
     _out.print(both)
     policies = [name for name in frame["policy"].unique() if name != ALL]
-    by_policy = Table(title="pooled, by policy")
+    by_policy = Table(title="pooled, by policy", box=SIMPLE, padding=(0, 0, 0, 1))
     for title in ("", *(_SHORT.get(name, name) for name in policies)):
         by_policy.add_column(title.replace("_", " "), no_wrap=not title)
     cells_of = frame[frame["network"] == POOLED].set_index(["metric", "policy"])["value"]

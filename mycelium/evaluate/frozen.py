@@ -33,6 +33,7 @@ from mycelium.window.columns import WindowOptions
 from mycelium.window.normalise import Normalisation
 from mycelium.window.window import Movable
 
+_CASES = 14  # of each network of a catalogue, twice the number of policies
 _CASES_PER_TASK = 2
 _TASKS_TOGETHER = 8  # a group: few enough samples to be held at once
 
@@ -171,7 +172,7 @@ def open_split(
     Args:
         place: Folder of a built corpus, file of a corpus (its networks, cases and seed), or catalogue.
         split: Which networks.
-        cases: Of each network, at most; None takes what the corpus has. A catalogue does not say how many.
+        cases: Of each network, at most; None takes what the corpus has, or 14 of a catalogue, which does not say.
         seed: Of cases of a catalogue; a corpus has its own.
         config: How to render; every case under every policy.
         norm: Constants of the training networks.
@@ -199,9 +200,7 @@ def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[li
     except (OSError, ValueError) as error:
         raise FeederError(f"{place}: neither a corpus nor a catalogue ({error})") from error
     if "network" in content:
-        if cases is None:
-            raise FeederError(f"{place}: a catalogue does not say how many cases; give --cases N, or a corpus")
-        found = [(entry, cases) for entry in read_catalogue(place) if entry.split is split]
+        found = [(entry, cases or _CASES) for entry in read_catalogue(place) if entry.split is split]
     else:
         planned = planned_cases(place)
         found = [(entry, min(count, cases or count)) for entry, count in planned if entry.split is split]

@@ -34,17 +34,18 @@ class Done:
 
 
 class Kept:
-    """A file with what is finished."""
+    """A file with what is finished, beside the results."""
 
-    def __init__(self, path: Path | None, of: str, every_seconds: float = EVERY_SECONDS) -> None:
+    def __init__(self, results: Path | None, of: str, every_seconds: float = EVERY_SECONDS) -> None:
         """Prepare.
 
         Args:
-            path: The file; None keeps nothing.
+            results: File of the results; None keeps nothing.
             of: All that decides the result, as text: work of anything else is not gone on with.
             every_seconds: It is written so often.
         """
-        self._path, self._of, self._every = path, of, every_seconds
+        self._path = None if results is None else results.with_name(results.name + ".part")
+        self._of, self._every = of, every_seconds
         self._written = -math.inf if every_seconds == 0 else time.monotonic()
 
     def load(self) -> Done:

@@ -88,7 +88,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(corpus: Path, tmp_path: Path) 
             return evaluate(model, samples, cpu, tick=until(most), kept=kept)
 
     whole = run(Kept(None, ""))
-    file = tmp_path / "results.json.part"
+    file = tmp_path / "results.json"
     with pytest.raises(Killed):
         run(Kept(file, "this", 0.0), most=2)
     first = seen[1]
@@ -97,13 +97,12 @@ def test_a_killed_evaluation_goes_on_where_it_was(corpus: Path, tmp_path: Path) 
     assert again.samples.values.tolist() == whole.samples.values.tolist()
     assert all(np.array_equal(again.sums[name], values) for name, values in whole.sums.items())
     assert Kept(file, "that").load() == Done(), "work of something else is not gone on with"
-    file.write_bytes(b"no such file")
+    (tmp_path / "results.json.part").write_bytes(b"no such file")
     assert Kept(file, "this").load() == Done()
 
 
 def test_what_cannot_be_evaluated_on_is_told(corpus: Path, tmp_path: Path) -> None:
     for place, split, message in (
-        (tmp_path / "catalogue.toml", Split.TEST, "does not say how many cases"),
         (corpus, Split.BENCHMARK, "no network is in the split 'benchmark'"),
         (tmp_path / "absent.toml", Split.TEST, "neither a corpus nor a catalogue"),
         (tmp_path, Split.TEST, "no finished corpus"),
