@@ -72,7 +72,7 @@ class Stock:
     def draw(library: Library, parameters: Parameters, rng: np.random.Generator) -> Stock:
         convention = parameters.convention
 
-        def lines(level: Level, n: int, construction: Construction) -> Sequence[Conductor]:
+        def lines(level: Level, n: int, construction: Construction | None) -> Sequence[Conductor]:
             ladder = library.conductor_ladder(convention, level, n, construction)
             return stocked(ladder, rng)
 
@@ -80,7 +80,8 @@ class Stock:
         lv_phases = (1, 2, 3) if tapped else (1, 3)
         return Stock(
             mv={n: lines(Level.MEDIUM, n, parameters.construction) for n in ((1, 3) if tapped else (3,))},
-            lv={n: lines(Level.LOW, n, parameters.lv_construction) for n in lv_phases},
+            # Few sources have single-phase cables or wires at low voltage: any will do.
+            lv={n: lines(Level.LOW, n, None if n == 1 else parameters.lv_construction) for n in lv_phases},
             single=library.transformer_ladder(convention, Role.DISTRIBUTION, 1, True) if tapped else (),
             three=[
                 _earthed(row, convention.region) for row in library.transformer_ladder(convention, Role.DISTRIBUTION, 3)
@@ -228,7 +229,8 @@ class Builder:
         single = np.bincount(areas.of_customer, ~customers.three_phase, len(areas.site))
         self.lv_kv = np.zeros(len(areas.site))
         for a in range(len(areas.site)):
-            sizes = float(kva[a]) / self.parameters.utilisation, float(coincident[a])
+            # Demand records are mostly peaks of a whole region, so that utilisation is one of coincident demand.
+            sizes = float(coincident[a]) / self.parameters.utilisation, float(coincident[a])
             x, y = self._street_xy(int(areas.site[a]))
             if areas.centre_tapped[a]:
                 self._centre_tapped(a, int(place[a]), sizes, x, y)

@@ -14,13 +14,14 @@ import numpy as np
 from mycelium.synth.design import InverterMode
 from mycelium.synth.geography import Flags, Floats
 from mycelium.synth.library import Library
-from mycelium.synth.library_rows import CustomerClass
+from mycelium.synth.library_rows import CustomerClass, Region
 from mycelium.synth.parameters import Parameters
 from mycelium.synth.territory import Territory
 
 _LARGEST_SINGLE_PHASE_KW = 25.0
 _LARGEST_KW = 1500.0
 _LEAST_PF = 0.8
+_EUROPEAN_PV_KW = 4.6  # 20 A: more is not connected to one phase
 MODES = (InverterMode.UNITY, InverterMode.FIXED_PF, InverterMode.VOLT_VAR)
 
 
@@ -71,7 +72,11 @@ def draw_customers(
     kw, kvar = np.maximum(kw * cut, 0.1), kvar * cut
     kvar = np.clip(kvar, 0, kw * np.tan(np.arccos(_LEAST_PF)))
     return Customers(
-        buildings.xy_m, three_phase, np.round(kw, 3), np.round(kvar, 3), *_photovoltaics(kw, parameters, rng)
+        buildings.xy_m,
+        three_phase,
+        np.round(kw, 3),
+        np.round(kvar, 3),
+        *_photovoltaics(kw, three_phase, parameters, rng),
     )
 
 
@@ -86,7 +91,7 @@ def _three_phase(business: Flags, share: float, rng: np.random.Generator) -> Fla
 
 
 def _photovoltaics(
-    kw: Floats, parameters: Parameters, rng: np.random.Generator
+    kw: Floats, three_phase: Flags, parameters: Parameters, rng: np.random.Generator
 ) -> tuple[Floats, Floats, np.typing.NDArray[np.int64], Floats]:
     """Rated power, inverter rating, mode and power factor. [customer] each"""
     n = len(kw)
@@ -94,6 +99,8 @@ def _photovoltaics(
     low, high = parameters.pv_kw
     # Larger customers have larger roofs, but a roof is a roof.
     size = (low + (high - low) * u[1]) * np.sqrt(np.clip(kw / parameters.kw_per_customer, 0.5, 30))
+    if parameters.convention.region is Region.EUROPE:
+        size = np.where(three_phase, size, np.minimum(size, _EUROPEAN_PV_KW))
     pv_kw = np.where(u[0] < parameters.pv_share, np.round(size, 1), 0.0)
     # A third of the networks has one mode for all, as their utility asks for it; else each system has its own.
     one_mode = rng.random() < 1 / 3

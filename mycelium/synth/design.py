@@ -202,8 +202,9 @@ class Design:
         """Add an element, or put it in the place of the one of its name."""
         self._table(element)[element.name] = element
 
-    def has(self, element: Element) -> bool:
-        return element.name in self._table(element)
+    def find(self, element: Element) -> Element | None:
+        """The element that has its name now, None where there is none."""
+        return self._table(element).get(element.name)
 
     def _table(self, element: Element) -> dict[str, Element]:
         tables: dict[type, Any] = {

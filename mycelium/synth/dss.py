@@ -202,7 +202,8 @@ def volt_var_texts(pvs: Iterable[Pv]) -> list[str]:
     """The controls of the inverters in volt-var mode, one for each number of phases.
 
     In one control a system of two phases after one of one phase makes the engine write beyond its arrays: every voltage
-    of the solution is then rubbish, and called converged.
+    of the solution is then rubbish, and called converged. A factor of -1 lets each control find its own step: of the
+    fixed ones tried, each left some network swinging.
     """
     groups: dict[int, list[str]] = {}
     for pv in pvs:
@@ -210,7 +211,7 @@ def volt_var_texts(pvs: Iterable[Pv]) -> list[str]:
             groups.setdefault(len(pv.conductors), []).append(f"PVSystem.{pv.name}")
     return [
         f"InvControl.volt_var_{n} DERList=[{' '.join(names)}] mode=voltvar vvc_curve1=volt_var "
-        "voltage_curvex_ref=rated RefReactivePower=VARMAX deltaq_factor=0.3 VoltageChangeTolerance=0.001 "
+        "voltage_curvex_ref=rated RefReactivePower=VARMAX deltaq_factor=-1 VoltageChangeTolerance=0.001 "
         "VarChangeTolerance=0.02"
         for n, names in sorted(groups.items())
     ]

@@ -14,6 +14,7 @@ from mycelium.synth.library import Library
 from mycelium.synth.library_rows import Region
 from mycelium.synth.parameters import Parameters
 from mycelium.synth.phases import assign_phases
+from mycelium.synth.sizing import coincidence
 from mycelium.synth.steiner import steiner_tree
 from mycelium.synth.territory import FEWEST, sample_territory
 from mycelium.synth.three_phase_area import route_mains
@@ -89,13 +90,18 @@ def rules(parameters: Parameters, stock: Stock) -> Rules:
     drop = stock.lv[2][-1].r1_ohm_per_km if convention.centre_tapped else 0.0
     street = stock.lv[3][-1].r1_ohm_per_km
     single_kva = min(stock.single[-1].kva, _MOST_SINGLE_KVA) if convention.centre_tapped else 0.0
+    three_kva = min(stock.three[-1].kva, _MOST_THREE_KVA)
+
+    def together(count: float) -> float:
+        return float(coincidence(np.array(count)))
+
     return Rules(
         centre_tapped=convention.centre_tapped,
         customers_per_transformer=parameters.customers_per_transformer,
         customers_per_three_phase=parameters.customers_per_three_phase,
         own_transformers=parameters.own_transformers,
-        largest_single_kva=parameters.utilisation * single_kva,
-        largest_three_kva=parameters.utilisation * min(stock.three[-1].kva, _MOST_THREE_KVA),
+        largest_single_kva=parameters.utilisation * single_kva / together(parameters.customers_per_transformer),
+        largest_three_kva=parameters.utilisation * three_kva / together(parameters.customers_per_three_phase),
         drop_reach_m=parameters.lv_reach_m,
         street_reach_m=max(parameters.lv_reach_m, 150.0),
         # There and back along both legs; the ohms are per km, the volts and kW in thousands.

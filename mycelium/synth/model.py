@@ -110,27 +110,31 @@ class Model:
     def edit(self, elements: Sequence[Element]) -> None:
         """Put elements in the place of those of their names, or add them."""
         volt_var = sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values())
-        added = [element for element in elements if not self.design.has(element)]
+        added = [element for element in elements if self.design.find(element) is None]
         for element in elements:
             if isinstance(element, Line) and dss.line_code(element) not in self._codes:
                 self._codes.add(dss.line_code(element))
                 self._engine.command(f"new {dss.line_code_text(element)}")
-            verb = "edit" if self.design.has(element) else "new"
+            verb = "new" if self.design.find(element) is None else "edit"
             self.design.put(element)
             for text in dss.definitions(element):
                 self._engine.command(f"{verb} {text}")
-        if sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values()) > volt_var:
+        if sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values()) != volt_var:
             self._control_inverters()
         if added:
             self._learn_branches()
         self._order_known = False  # a bus or a phase may be new
 
     def _control_inverters(self) -> None:
+        named: set[str] = set()
         for text in dss.volt_var_texts(self.design.pvs.values()):
             name = text.split()[0]
-            verb = "edit" if name in self._controls else "new"
+            verb, on = ("edit", " enabled=yes") if name in self._controls else ("new", "")
             self._controls.add(name)
-            self._engine.command(f"{verb} {text}")
+            named.add(name)
+            self._engine.command(f"{verb} {text}{on}")
+        for name in sorted(self._controls - named):  # nobody is left in it
+            self._engine.command(f"{name}.enabled=no")
 
     # ---- operating points ------------------------------------------------------------------------------------------
 

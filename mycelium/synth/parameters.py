@@ -101,7 +101,7 @@ _LIMITS = {
 
 # Customers that one three-phase transformer serves at least: European ones are few and large.
 _FEWEST_THREE = {Region.NORTH_AMERICA: 1.0, Region.EUROPE: 20.0}
-_REACH_M = {Region.NORTH_AMERICA: (30.0, 120.0), Region.EUROPE: (250.0, 700.0)}
+_REACH_M = {Region.NORTH_AMERICA: (30.0, 120.0), Region.EUROPE: (600.0, 900.0)}
 _LV_CABLE_SHARE = 0.4  # of North American networks; European ones have cables at low voltage
 _MANY, _LONG_REACH = 64, 0.9
 
@@ -148,7 +148,7 @@ def draw_parameters(config: SynthConfig, library: Library, rng: np.random.Genera
         mv_span_m=typical("mv_span_m"),
         construction=Construction.CABLE if u[0] < cable_share else Construction.OVERHEAD,
         lv_construction=Construction.CABLE if europe or u[1] < _LV_CABLE_SHARE else Construction.OVERHEAD,
-        line_utilisation=0.45 + 0.4 * u[2],
+        line_utilisation=0.5 + 0.45 * u[2],
         lateral_kva=200 + 600 * u[3],
         own_transformers=bool(u[4] < 0.7),
         imbalance=0.6 * u[7],

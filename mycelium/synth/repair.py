@@ -44,6 +44,7 @@ class Repairs:
     history: list[dict[str, Any]] = field(default_factory=list)
     found: Diagnosis = field(init=False)
     with_day: bool = False
+    _refused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.solve()
@@ -152,7 +153,7 @@ class Repairs:
     def _first(self, actions: Sequence[tuple[str, Action]]) -> tuple[str, list[Element]]:
         """The first of these that has something to do."""
         for operation, action in actions:
-            edits = action()
+            edits = action() if operation not in self._refused else []
             if edits:
                 return operation, edits
         return "nothing", []
@@ -183,11 +184,18 @@ class Repairs:
 
     def _apply(self, trigger: str, operation: str, number: int, edits: list[Element]) -> bool:
         """Edit, solve again and write down; whether anything was done."""
-        if not edits:
+        if not edits or operation in self._refused:
             return False
-        before = self.found.summary()
+        before, found = self.found.summary(), self.found
+        old = [self.model.design.find(element) for element in edits]
         self.model.edit(edits)
         self.solve()
+        after, undone = self.found.summary(), False
+        if found.converged and not self.found.converged and None not in old:
+            # The engine finds no solution with it, an inverter control that swings for example: leave it be.
+            self.model.edit([element for element in old if element is not None])
+            self.found, undone = found, True
+            self._refused.add(operation)
         names = [element.name for element in edits]
         self.history.append(
             {
@@ -198,7 +206,8 @@ class Repairs:
                 "elements": names[:_NAMED],
                 "count": len(names),
                 "before": before,
-                "after": self.found.summary(),
+                "after": after,
+                "undone": undone,
             }
         )
         return True

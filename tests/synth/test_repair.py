@@ -123,7 +123,7 @@ def test_curtailing_takes_a_fifth() -> None:
 def test_volt_var_lowers_a_high_voltage(region: object) -> None:
     """Behind centre taps as well, where an inverter on one phase would see half its voltage."""
     _, found = proposal(region, 120, 1, pv=1.0)  # type: ignore[arg-type]
-    model = model_of(found, demand=0.2, pv_kw=25.0)
+    model = model_of(found, demand=0.2, pv_kw=15.0)
     design = model.design
     model.edit([replace(pv, mode=InverterMode.UNITY) for pv in design.pvs.values()])
     without = model.snapshot_b()
@@ -260,3 +260,24 @@ def test_edits_are_what_a_fresh_compile_of_the_text_gives() -> None:
     order = {(bus, int(c)): v for bus, c, v in zip(fresh.node_bus, fresh.node_conductor, again.v_pu, strict=True)}
     for bus, conductor, v in zip(names, model.node_conductor, edited.v_pu, strict=True):
         assert order[bus, int(conductor)] == pytest.approx(v, abs=1e-6)
+
+
+def test_a_repair_without_solution_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine cannot solve is undone, written down as such, and not tried again."""
+    model, options = high_model()
+    repairs = Repairs(model, options, False)
+    design = model.design
+    model.edit([replace(pv, mode=InverterMode.UNITY) for pv in design.pvs.values()])
+    before, b = dict(design.pvs), model.snapshot_b()
+    dead = State(False, np.zeros(0), np.zeros(0))
+    monkeypatch.setattr(Repairs, "solve", lambda self: setattr(self, "found", Diagnosis(dead, dead)))
+    edits = act.volt_var(design, list(design.buses))
+    assert edits and repairs._apply("high snapshot voltage", "volt-var control", 1, edits)
+    assert repairs.history[-1]["undone"] and not repairs.history[-1]["after"]["converged"]
+    assert design.pvs == before and repairs.found.converged
+    assert repairs._first([("volt-var control", lambda: act.volt_var(design, list(design.buses)))]) == ("nothing", [])
+    # Inverters that go into a control and out of it again leave nothing behind.
+    model.edit([replace(pv, mode=InverterMode.VOLT_VAR) for pv in design.pvs.values()])
+    model.snapshot_b()
+    model.edit(list(before.values()))
+    assert model.snapshot_b().v_pu == pytest.approx(b.v_pu, abs=1e-3)
