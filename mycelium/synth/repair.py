@@ -19,6 +19,8 @@ from mycelium.synth.repair_actions import Options
 
 # Headroom that snapshot repairs seek beyond the limits.
 SNAPSHOT_LOW_PU, SNAPSHOT_HIGH_PU, SNAPSHOT_LOADING = LOW_PU + 0.008, HIGH_PU - 0.006, 0.95
+# Daily repairs aim a hair inside the limits: another engine rounds otherwise.
+DAY_LOW_PU, DAY_HIGH_PU = LOW_PU + 0.0005, HIGH_PU - 0.0005
 REBALANCE_ROUNDS, TAP_ROUNDS, EQUIPMENT_ROUNDS = 1, 3, 2
 REINFORCE_ROUNDS, UPGRADE_ROUNDS = 4, 2
 HIGH_ROUNDS, OVERLOAD_ROUNDS = 5, 3
@@ -36,6 +38,7 @@ class Repairs:
     Attributes:
         history: One record per repair, in order.
         found: The last diagnosis.
+        with_day: Whether it has the day as well.
     """
 
     model: Model
@@ -45,6 +48,7 @@ class Repairs:
     found: Diagnosis = field(init=False)
     with_day: bool = False
     _refused: set[str] = field(default_factory=set)
+    _high_rounds: int = 0
 
     def __post_init__(self) -> None:
         self.solve()
@@ -60,7 +64,7 @@ class Repairs:
         self._high()
         if self.thermal:
             self._overload()
-        self._high_left()
+        self._high()
 
     def _low(self) -> None:
         limit, high = SNAPSHOT_LOW_PU, SNAPSHOT_HIGH_PU
@@ -83,15 +87,11 @@ class Repairs:
                     break
 
     def _high(self) -> None:
-        self.high_rounds = 0
-        self._high_left()
-
-    def _high_left(self) -> None:
         """Up to five rounds in all; each does the first thing that is left to do."""
-        while self.found.converged and self.high_rounds < HIGH_ROUNDS and self._high_buses(SNAPSHOT_HIGH_PU):
-            self.high_rounds += 1
+        while self.found.converged and self._high_rounds < HIGH_ROUNDS and self._high_buses(SNAPSHOT_HIGH_PU):
+            self._high_rounds += 1
             operation, edits = self._first(self._against_high(SNAPSHOT_LOW_PU, SNAPSHOT_HIGH_PU, reinforce=True))
-            if not self._apply("high snapshot voltage", operation, self.high_rounds, edits):
+            if not self._apply("high snapshot voltage", operation, self._high_rounds, edits):
                 break
 
     def _overload(self) -> None:
@@ -109,18 +109,18 @@ class Repairs:
         self.solve()
         design = self.model.design
         for number in range(1, DAY_LOW_ROUNDS + 1):
-            low = self._low_buses(LOW_PU)
+            low = self._low_buses(DAY_LOW_PU)
             if not self.found.converged or not low:
                 break
-            taps = ("tap up", lambda low=low: act.tap_up(design, self.found, low, HIGH_PU))
-            lines = ("reinforce", lambda: self._reinforced(LOW_PU))
+            taps = ("tap up", lambda low=low: act.tap_up(design, self.found, low, DAY_HIGH_PU))
+            lines = ("reinforce", lambda: self._reinforced(DAY_LOW_PU))
             operation, edits = self._first((taps, lines))
             if not self._apply("low voltage in the day", operation, number, edits):
                 break
         for number in range(1, DAY_HIGH_ROUNDS + 1):
-            if not self.found.converged or not self._high_buses(HIGH_PU):
+            if not self.found.converged or not self._high_buses(DAY_HIGH_PU):
                 break
-            operation, edits = self._first(self._against_high(LOW_PU, HIGH_PU, reinforce=False))
+            operation, edits = self._first(self._against_high(DAY_LOW_PU, DAY_HIGH_PU, reinforce=False))
             if not self._apply("high voltage in the day", operation, number, edits):
                 break
 
