@@ -13,7 +13,7 @@ from mycelium.engine import Engine
 from mycelium.grid.dss_script import Command, Script
 from mycelium.schema import HOURS
 from mycelium.synth import dss
-from mycelium.synth.design import ROOT_3, Design, Element, InverterMode, Line
+from mycelium.synth.design import ROOT_3, Conductors, Design, Element, InverterMode, Line
 from mycelium.synth.geography import Floats, Ints
 from mycelium.synth.profiles import DayShapes
 
@@ -109,7 +109,7 @@ class Model:
 
     def edit(self, elements: Sequence[Element]) -> None:
         """Put elements in the place of those of their names, or add them."""
-        volt_var = sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values())
+        controlled = self._controlled()
         added = [element for element in elements if self.design.find(element) is None]
         for element in elements:
             if isinstance(element, Line) and dss.line_code(element) not in self._codes:
@@ -119,11 +119,16 @@ class Model:
             self.design.put(element)
             for text in dss.definitions(element):
                 self._engine.command(f"{verb} {text}")
-        if sum(pv.mode is InverterMode.VOLT_VAR for pv in self.design.pvs.values()) != volt_var:
+        if self._controlled() != controlled:
             self._control_inverters()
         if added:
             self._learn_branches()
         self._order_known = False  # a bus or a phase may be new
+
+    def _controlled(self) -> list[tuple[str, Conductors]]:
+        """Systems in volt-var mode, and where they are connected."""
+        pvs = self.design.pvs.values()
+        return [(pv.name, pv.conductors) for pv in pvs if pv.mode is InverterMode.VOLT_VAR]
 
     def _control_inverters(self) -> None:
         named: set[str] = set()

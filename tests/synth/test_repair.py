@@ -281,3 +281,23 @@ def test_a_repair_without_solution_is_taken_back(monkeypatch: pytest.MonkeyPatch
     model.snapshot_b()
     model.edit(list(before.values()))
     assert model.snapshot_b().v_pu == pytest.approx(b.v_pu, abs=1e-3)
+
+
+def test_an_inverter_under_control_can_change_its_phase() -> None:
+    """Its control is told: else it goes on with nodes that are no longer there."""
+    number = next(k for k in range(20) if len(proposal(EUROPE, 200, k, pv=1.0)[1].design.pvs) > 25)
+    _, found = proposal(EUROPE, 200, number, pv=1.0)
+    model = model_of(found)
+    design = model.design
+    model.edit([replace(pv, mode=InverterMode.VOLT_VAR) for pv in design.pvs.values()])
+    model.snapshot_b()
+    services = {line.bus2: line for line in design.lines.values()}
+    loads = {load.bus: load for load in design.loads.values()}
+    moved = [pv for pv in design.pvs.values() if len(pv.conductors) == 1]
+    turn = {1: (2,), 2: (3,), 3: (1,)}
+    for group in (moved, [loads[pv.bus] for pv in moved], [services[pv.bus] for pv in moved]):
+        model.edit([replace(element, conductors=turn[element.conductors[0]]) for element in group])
+    edited = model.snapshot_b()
+    fresh = Model(Solver(), design, model.inputs).snapshot_b()
+    assert len(edited.v_pu) == len(fresh.v_pu)
+    assert np.sort(edited.v_pu) == pytest.approx(np.sort(fresh.v_pu), abs=2e-3)
