@@ -145,7 +145,7 @@ def test_one_eta_per_transformer() -> None:
 
 
 def test_solving_again_gives_the_same_voltages() -> None:
-    """Whatever was solved before: regulators and capacitors begin anew. (Volt-var controls remember; see ``feeder``.)"""
+    """Whatever was solved before: regulators and capacitors begin anew. Volt-var controls remember."""
     number = next(k for k in range(30) if proposal(AMERICA, 200, k)[1].design.regulators)
     _, found = proposal(AMERICA, 200, number)
     model = model_of(found, demand=2.0)
