@@ -15,6 +15,7 @@ from mycelium.synth.write import BUSES, MASTER, STREETS
 
 PAGE, FIGURE = "pictures.html", "pictures.svg"
 _SHOWN = 6
+_DPI = 110  # of what is drawn as pixels: thousands of lines and points would make the figure too heavy for a page
 _COLOURS = {"feeder": "#b2182b", "low": "#2166ac", "tie": "#1b7837", "street": "#cccccc"}
 _STYLE: Any = {"svg.hashsalt": "mycelium", "svg.fonttype": "none", "font.size": 8}
 
@@ -43,7 +44,7 @@ def draw_run(found: Summary, run: Path) -> Path:
             _draw_distribution(axes[3, 1], kept, "depth", "depth (steps from the source)")
         _draw_cost(axes[3, 2], found)
         path = run / FIGURE
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None}, dpi=_DPI)
         plt.close(figure)
     _write_page(found, run)
     return path
@@ -61,13 +62,16 @@ def _draw_feeder(axis: Any, folder: Path, row: pd.Series) -> None:
 
     streets = json.loads((folder / STREETS).read_text())
     xy, edge = np.array(streets["xy_m"]), np.array(streets["edge"], dtype=int).reshape(-1, 2)
-    axis.add_collection(LineCollection(xy[edge], colors=_COLOURS["street"], linewidths=0.8))
+    axis.add_collection(LineCollection(xy[edge], colors=_COLOURS["street"], linewidths=0.8, zorder=-4))
     buses = pd.read_csv(folder / BUSES, index_col="bus")
     lines = _lines(folder, buses)
-    for kind, width in (("low", 0.4), ("feeder", 1.1), ("tie", 1.1)):
+    for order, (kind, width) in enumerate((("low", 0.4), ("feeder", 1.1), ("tie", 1.1))):
         if lines[kind]:
             style = "dashed" if kind == "tie" else "solid"
-            axis.add_collection(LineCollection(lines[kind], colors=_COLOURS[kind], linewidths=width, linestyles=style))
+            axis.add_collection(
+                LineCollection(lines[kind], colors=_COLOURS[kind], linewidths=width, linestyles=style, zorder=order - 3)
+            )
+    axis.set_rasterization_zorder(0)  # one image for all of them
     axis.autoscale()
     axis.set_aspect("equal")
     axis.set_xticks([])
@@ -94,8 +98,8 @@ def _lines(folder: Path, buses: pd.DataFrame) -> dict[str, list[Any]]:
 def _draw_profile(axis: Any, folder: Path, row: pd.Series) -> None:
     buses = pd.read_csv(folder / BUSES)
     km = buses["distance_m"] / 1e3
-    axis.scatter(km, buses["peak_lowest_pu"], s=3, color="#2166ac", label="snapshot A, lowest", rasterized=False)
-    axis.scatter(km, buses["sunny_highest_pu"], s=3, color="#b2182b", label="snapshot B, highest", rasterized=False)
+    axis.scatter(km, buses["peak_lowest_pu"], s=3, color="#2166ac", label="snapshot A, lowest", rasterized=True)
+    axis.scatter(km, buses["sunny_highest_pu"], s=3, color="#b2182b", label="snapshot B, highest", rasterized=True)
     for limit in (0.95, 1.05):
         axis.axhline(limit, color="black", linewidth=0.6)
     axis.set_xlabel("line length from the source, km")
