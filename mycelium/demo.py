@@ -66,7 +66,8 @@ def run_demo(console: Console, weights: str | None = None, report: Path = REPORT
     )
     if case.fault is not None:
         console.print(f"[bold]4. The fault.[/] {_fault_effect(grid, day, case.fault)}")
-    weights = weights or next(iter(_bundled()), None)
+    bundled = _bundled()
+    weights = weights or next(iter(bundled), None)
     if weights is None:
         console.print(
             "[bold]5. The estimate.[/] No weights ship with this version: train some (`mycelium train "
@@ -74,6 +75,11 @@ def run_demo(console: Console, weights: str | None = None, report: Path = REPORT
         )
         return
     _estimate(console, grid, day, weights, report)
+    if weights in bundled:
+        console.print(
+            "   The weights that ship are a narrow model that a processor trained in an hour: they show how it is "
+            "done, not how well it can be done (docs/training.md)."
+        )
 
 
 def _bundled() -> list[str]:

@@ -137,11 +137,12 @@ def test_networks_makes_one_table_and_says_which_failed(tmp_path: Path) -> None:
     assert set(rows["good/Master.dss"]["facts"]) >= KEYS and rows["bad/Master.dss"]["error"]
 
 
-def test_demo_runs_anywhere_and_writes_nothing(tmp_path: Path) -> None:
+def test_demo_runs_anywhere_and_writes_its_page_alone(tmp_path: Path) -> None:
     done = command(tmp_path, "demo")
     assert done.code == 0, done.err
     assert "fault" in done.out and "Kirchhoff" in done.out
-    assert not list(tmp_path.iterdir())
+    assert all(question in done.out for question in ("state", "phases", "open switches", "its place"))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "out" / "demo.html"]
 
 
 # ---- errors ------------------------------------------------------------------------------------------------------

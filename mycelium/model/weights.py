@@ -108,10 +108,13 @@ class Weights:
 
 def _find(name_or_path: Path | str) -> Path:
     folder = Path(name_or_path)
-    if folder.is_dir():
+    bundled = BUNDLED / str(name_or_path)
+    # A folder that happens to have the name of bundled weights is meant only if it holds some.
+    is_name = len(folder.parts) == 1 and bundled.is_dir()
+    if folder.is_dir() and ((folder / CONFIG).is_file() or not is_name):
         return folder
-    if (BUNDLED / str(name_or_path)).is_dir() and len(folder.parts) == 1:
-        return BUNDLED / str(name_or_path)
+    if is_name:
+        return bundled
     names = sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()) if BUNDLED.is_dir() else []
     raise FeederError(
         f"{name_or_path}: no such folder, and no weights of this name; bundled are: {', '.join(names) or 'none'}"
