@@ -25,10 +25,11 @@ from mycelium.simulate.profiles import (
     DayProfile,
     DayRequest,
 )
+from tests.conftest import SHARED, require_shared
 
 Array = npt.NDArray[Any]
 YEAR_H = 8760
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "profiles"
+PROFILES = SHARED / "profiles"
 WINTER_MONDAY, SUMMER_MONDAY, SUMMER_SUNDAY = CalendarDay(20, 0), CalendarDay(200, 0), CalendarDay(200, 6)
 
 
@@ -472,11 +473,10 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_smartds_files_are_read_as_they_are() -> None:
-    if not SHARED.is_dir():
-        pytest.skip(f"no SMART-DS profiles at {SHARED}: they are not shipped with the project")
-    files = {kind: DemandFiles(*(SHARED / f"smartds_{kind}_{unit}_hourly_f16.npz" for unit in ("kw", "kvar")))
+    require_shared(SHARED)
+    files = {kind: DemandFiles(*(PROFILES / f"smartds_{kind}_{unit}_hourly_f16.npz" for unit in ("kw", "kvar")))
              for kind in ("res", "com")}  # fmt: skip
-    pv = [SHARED / f"smartds_pv_{region}_hourly_f16.npz" for region in ("GSO", "SFO")]
+    pv = [PROFILES / f"smartds_pv_{region}_hourly_f16.npz" for region in ("GSO", "SFO")]
     source = FileProfiles(BuiltinProfiles(), files["res"], files["com"], pv)
     day = source.day(ask(np.arange(600) % 3, devices=(50, 0, 0)), generator())
     assert 0 < day.p_mult.min() <= day.p_mult.max() <= 1
