@@ -10,7 +10,7 @@ import pytest
 from mycelium.schema import FaultPlace, FaultType
 from mycelium.simulate.circuit import Circuit, Rejection
 from mycelium.simulate.fixed_point_day import AGREEMENT_PU
-from tests.conftest import ReferenceNetworks
+from tests.conftest import SHARED, ReferenceNetworks, require_shared
 from tests.simulate.bench import LAST, case_of, fault_at, imbalance, per_unit
 
 pytestmark = pytest.mark.xdist_group("reference networks")  # the last test counts what the others did
@@ -71,5 +71,6 @@ def test_every_kind_of_fault_balances_and_both_solvers_agree(name: str, referenc
 
 
 def test_every_kind_of_fault_was_exercised_on_at_least_twenty_networks() -> None:
+    require_shared(SHARED)
     assert len(NETWORKS) >= 20
     assert all(solved[kind] >= 20 for kind in KINDS), solved
