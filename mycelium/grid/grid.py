@@ -7,6 +7,7 @@ Configuration's, and only the simulator, losses and metrics read one.
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ class Grid:
                 arrays[f"{table}.{column}"] = self.tables[table][column].to_numpy().astype(dtype)
         arrays |= {f"matrix.{name}": self.matrices[name] for name in MATRICES}
         path = Path(path)
-        part = path.with_name(path.name + ".part")
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may save the same variant at once
         with part.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
         part.replace(path)

@@ -76,6 +76,8 @@ def simulate_run(run: Run, workers: int, tick: Callable[[int], None]) -> list[Re
     part.write_text("".join(json.dumps(record) + "\n" for record in ordered))
     part.replace(run.out / "cases.jsonl")
     journal.unlink(missing_ok=True)
+    for left in run.out.glob("*.npz.*part"):  # half written by processes that were killed
+        left.unlink()
     return [record for record in ordered if record["number"] < run.cases]
 
 

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from dss import DSS
 
 from mycelium.feeders import FEEDERS, feeder_path
+from mycelium.grid.grid import Grid
+from mycelium.grid.read_opendss import read_opendss
 
 IEEE = ("ieee13", "ieee34", "ieee37", "ieee123")
 
@@ -474,3 +477,21 @@ def test_us_suburb_runs_a_day_with_its_shapes_and_controls() -> None:
     assert sun[0] == 0.0 < max(sun)
     assert max(power) > 1.5 * min(power)
     assert len(steps) > 1  # the capacitor control works
+
+
+def test_two_processes_may_save_the_same_records_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One begins, another begins and ends, the first ends: workers of a run do that with a variant."""
+    grid, *_ = read_opendss(feeder_path("ieee13"))
+    real, path = np.savez_compressed, tmp_path / "grid.npz"
+
+    def interrupted(*arguments: Any, **arrays: Any) -> None:
+        with monkeypatch.context() as other:
+            other.setattr(np, "savez_compressed", real)
+            other.setattr("os.getpid", lambda: 1)
+            grid.save(path)
+        real(*arguments, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", interrupted)
+    grid.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["grid.npz"]
+    assert Grid.load(path).name == grid.name
