@@ -118,14 +118,9 @@ def _readings(table: Table, grid: Grid, start: str | datetime | None) -> tuple[R
 
 
 def _fill(rows: Rows, places: Places) -> Readings:
-    value, seen = np.zeros((HOURS, places.count), np.float32), np.zeros((HOURS, places.count), bool)
-    value[rows.hour, rows.place] = rows.value
-    seen[rows.hour, rows.place] = True
-    values, flags = places.per_channel(value), places.per_channel(seen)
-    return Readings(
-        {key: np.ascontiguousarray(values[key]) for key in CHANNELS},
-        {key: np.ascontiguousarray(flags[key]) for key in CHANNELS},
-    )
+    at = rows.place * HOURS + rows.hour
+    order = np.argsort(at)
+    return Readings(places.layout, at[order].astype(np.int32), rows.value[order].astype(np.float32))
 
 
 def _of_table(table: Table) -> list[Finding]:

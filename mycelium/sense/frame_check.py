@@ -103,7 +103,7 @@ def usable(rows: Rows, hours: Hours, places: Places, grid: Grid) -> tuple[Rows, 
 
 
 def _channel(rows: Rows, places: Places) -> Ints:
-    return np.asarray(np.searchsorted(places.start, rows.place, side="right") - 1)
+    return np.asarray(np.searchsorted(places.layout.start, rows.place, side="right") - 1)
 
 
 def _on_the_hour(rows: Rows, hours: Hours, places: Places) -> tuple[Rows, list[Finding]]:
@@ -111,8 +111,8 @@ def _on_the_hour(rows: Rows, hours: Hours, places: Places) -> tuple[Rows, list[F
     off = ~hours.whole[rows.item]
     if not off.any():
         return rows, []
-    key = rows.hour * places.count + rows.place
-    tainted = np.zeros(HOURS * places.count, bool)
+    key = rows.hour * places.layout.count + rows.place
+    tainted = np.zeros(HOURS * places.layout.count, bool)
     tainted[key[off]] = True
     failed = tainted[key]
     several = np.bincount(key, minlength=len(tainted))[key] > 1
@@ -129,9 +129,9 @@ def _on_the_hour(rows: Rows, hours: Hours, places: Places) -> tuple[Rows, list[F
 
 def _once(rows: Rows, hours: Hours, places: Places) -> tuple[Rows, list[Finding]]:
     """The first of rows that say the same; none of those that differ."""
-    key = rows.hour * places.count + rows.place
+    key = rows.hour * places.layout.count + rows.place
     order = np.arange(len(key))
-    first = np.full(HOURS * places.count, -1)
+    first = np.full(HOURS * places.layout.count, -1)
     first[key[::-1]] = order[::-1]
     repeated = order != first[key]
     if not repeated.any():
@@ -157,16 +157,16 @@ def _once(rows: Rows, hours: Hours, places: Places) -> tuple[Rows, list[Finding]
 
 def _in_unit(rows: Rows, places: Places, grid: Grid) -> tuple[Rows, list[Finding]]:
     """Without readings whose magnitude says that their unit is another one."""
-    dense = np.full((HOURS, places.count), np.nan)
+    dense = np.full((HOURS, places.layout.count), np.nan)
     dense[rows.hour, rows.place] = rows.value
-    value = places.per_channel(dense)
+    value = places.layout.per_channel(dense)
     wrong = np.concatenate(
         [codes.reshape(HOURS, -1) for codes in _wrong_units(value, grid).values()], axis=1, dtype=np.int8
     )
     code = wrong[rows.hour, rows.place]
     findings = []
     channel = _channel(rows, places)
-    series = rows.place - (rows.place - places.start[channel]) % _slots()[channel]
+    series = rows.place - (rows.place - places.layout.start[channel]) % _slots()[channel]
     for unit, says in SAYS.items():
         found = rows.finding(
             Trouble.UNIT, "value", code == unit, series, says, lambda k: rows.name(k, "element", "quantity", "value")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from mycelium.grid.grid import Grid
 from mycelium.grid.nominal_angle import nominal_angle
 from mycelium.grid.service import secondary_windings
-from mycelium.schema import CHANNELS, LOW_VOLTAGE_KV, Channel, Quantity
+from mycelium.schema import CHANNELS, HOURS, LOW_VOLTAGE_KV, Channel, Quantity
 from mycelium.sense.frame_places import possible_readings
 from mycelium.sense.frame_units import expected_voltage_v
 from mycelium.sense.readings import Readings
@@ -23,7 +23,9 @@ _KVAR_PER_KW = 0.3
 
 def example_readings(grid: Grid) -> Readings:
     """A day of readings at a few elements, all at nominal voltage with the same current: no simulation, no truth."""
-    readings = Readings.none(grid)
+    shapes = {key: (HOURS, len(grid.tables[channel.table]), channel.slots) for key, channel in CHANNELS.items()}
+    value = {key: np.zeros(shape) for key, shape in shapes.items()}
+    seen = {key: np.zeros(shape, dtype=bool) for key, shape in shapes.items()}
     possible, chosen = possible_readings(grid), _elements(grid)
     for key, channel in CHANNELS.items():
         row, slot = np.nonzero(possible[key])
@@ -32,9 +34,9 @@ def example_readings(grid: Grid) -> Readings:
         if channel.table == "bus" and channel.quantity in (Quantity.ACTIVE, Quantity.REACTIVE):
             continue
         row, slot = row[here], slot[here]
-        readings.value[key][:, row, slot] = _nominal(grid, channel, row, slot)
-        readings.seen[key][:, row, slot] = True
-    return readings
+        value[key][:, row, slot] = _nominal(grid, channel, row, slot)
+        seen[key][:, row, slot] = True
+    return Readings.of(value, seen)
 
 
 def _elements(grid: Grid) -> dict[str, Ints]:

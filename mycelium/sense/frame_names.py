@@ -228,7 +228,7 @@ def _place(named: _Named, grid: Grid, places: Places) -> tuple[Ints, dict[Troubl
     failed[Trouble.HIDDEN] = left & ~there & hidden
     failed[Trouble.PHASE] = left & ~there & ~hidden
     place = np.full(len(left), -1)
-    place[there] = places.number(channel[there], row[there], slot[there])
+    place[there] = places.layout.number(channel[there], row[there], slot[there])
     return place, failed
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mycelium.grid.grid import Grid
-from mycelium.schema import CHANNELS, HIDDEN, HOURS, PHASES
+from mycelium.schema import CHANNELS, HIDDEN, PHASES
+from mycelium.sense.layout import Layout
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-_SLOTS = np.array([channel.slots for channel in CHANNELS.values()])
 
 
 def possible_readings(grid: Grid) -> dict[str, Flags]:
@@ -51,32 +49,16 @@ def _conductors(n_rows: int, row: Ints, conductor: Ints) -> tuple[Flags, Flags]:
 
 @dataclass(frozen=True)
 class Places:
-    """All places of a grid, numbered through: channel after channel, each [row, slot].
+    """All places of a grid, and which of them can have a reading.
 
     Attributes:
         possible: Where a reading can be, per channel. [row, slot]
-        start: First place of each channel, in the order of ``CHANNELS``, and the end. [channel + 1]
+        layout: How places are numbered.
     """
 
     possible: dict[str, Flags]
-    start: Ints
+    layout: Layout
 
     @staticmethod
     def of(grid: Grid) -> Places:
-        possible = possible_readings(grid)
-        return Places(possible, np.concatenate([[0], np.cumsum([possible[key].size for key in CHANNELS])]))
-
-    @property
-    def count(self) -> int:
-        return int(self.start[-1])
-
-    def number(self, channel: Ints, row: Ints, slot: Ints) -> Ints:
-        """Number of each place. [item]"""
-        return np.asarray(self.start[channel] + row * _SLOTS[channel] + slot)
-
-    def per_channel(self, values: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Views of [hour, place] per channel. [hour, row, slot]"""
-        return {
-            key: values[:, start:end].reshape(HOURS, *self.possible[key].shape)
-            for key, start, end in zip(CHANNELS, self.start[:-1], self.start[1:], strict=True)
-        }
+        return Places(possible_readings(grid), Layout.of(grid))

@@ -115,16 +115,31 @@ class LineMeters:
         node, own = (ItemNodes.of(grid.wiring, t, items) for items in (rows.column, rows.item))
         return LineMeters(rows.row, rows.slot, grid, rows, node, own, switch[rows.row])
 
-    def read(self, day: Day) -> Float64[Floats, "3 hour entry"]:
-        """Current magnitudes, A, and powers into terminal 1, kW and kvar. [3, hour, entry]"""
-        current = kernel.currents(day.v, self.rows.pointer, self.node.at(day.group_phase), self.rows.y)
-        operated = np.flatnonzero(self.switch >= 0)
-        current[:, operated[day.switch_open[self.switch[operated]]]] = 0.0
-        if day.fault is not None and day.fault.place is FaultPlace.LINE:
-            self._put_first_section(current, day, day.fault)
-        return kernel.flows(day.v, self.own.at(day.group_phase), current, 1.0)
+    @property
+    def nodes(self) -> Ints:
+        """Nodes whose voltages are read, on whichever phase."""
+        return np.concatenate([self.node.possible, self.own.possible])
 
-    def _put_first_section(self, current: Complex, day: Day, fault: Fault) -> None:
+    def read(self, day: Day, v: Complex, out: Floats) -> None:
+        """Current magnitudes, A, and powers into terminal 1, kW and kvar, one block after the other.
+
+        Args:
+            day: The truth.
+            v: Its voltages. [node, hour]
+            out: Receives them. [3 entry, hour]
+        """
+        node, own = self.node.at(day.group_phase), self.own.at(day.group_phase)
+        kernel.flows(v, self.rows.pointer, node, self.rows.y, own, self._is_open(day), out)
+        if day.fault is not None and day.fault.place is FaultPlace.LINE:
+            self._put_first_section(out, v, day, day.fault)
+
+    def _is_open(self, day: Day) -> Flags:
+        """Whether the line of a reading is open all day. [entry]"""
+        if not len(day.switch_open):
+            return np.zeros(len(self.row), dtype=bool)
+        return np.asarray((self.switch >= 0) & day.switch_open[self.switch])
+
+    def _put_first_section(self, out: Floats, v: Complex, day: Day, fault: Fault) -> None:
         """At the last hour, terminal 1 of the faulted line is that of its first section."""
         entries = np.flatnonzero(self.row == fault.element)
         if not len(entries):
@@ -139,11 +154,13 @@ class LineMeters:
         section = primitive.line_block(z * fault.x, c * fault.x, self.grid.frequency_hz)[0]
         items = t.start[fault.element] + np.arange(n)
         node = ItemNodes.of(self.grid.wiring, t, items).at(day.group_phase)
-        v = np.where(node >= 0, day.v[-1, node], 0.0)
-        into = section[:n] @ np.concatenate([v, day.v_interior])
+        volts = np.where(node >= 0, day.v[-1, node], 0.0)
+        into = section[:n] @ np.concatenate([volts, day.v_interior])
         slot = slots_of(t.conductor[items])
-        for entry in entries:
-            current[-1, entry] = into[slot == self.slot[entry]].sum()
+        current = np.array([into[slot == self.slot[entry]].sum() for entry in entries])
+        power = v[self.own.at(day.group_phase)[entries], -1] * current.conj() / 1e3
+        for block, values in enumerate((np.abs(current), power.real, power.imag)):
+            out[block * len(self.row) + entries, -1] = values
 
 
 @dataclass(frozen=True)
@@ -157,7 +174,7 @@ class WindingMeters:
         plain: Rows of B of transformers without a regulated winding.
         turns: Rows of B of the others at tap 1, without what no tap scales.
         fixed: The latter. [value]
-        turns_winding: Windings of the values' columns and of their rows. [value, 2]
+        turns_winding: Windings of the values' columns. [value]
         node, turns_node: Nodes of the values of ``plain`` and ``turns``. [value]
         own: Nodes of the readings' own conductors. [entry]
         tap_pu: Taps, where no regulator moves them. [winding]
@@ -169,7 +186,7 @@ class WindingMeters:
     plain: _Rows
     turns: _Rows
     fixed: Complex128[Complex, " turns_value"]
-    turns_winding: Int64[Ints, "turns_value ends=2"]
+    turns_winding: Int64[Ints, " turns_value"]
     node: Int64[Ints, " plain_value"]
     turns_node: Int64[Ints, " turns_value"]
     own: Int64[Ints, " entry"]
@@ -203,7 +220,7 @@ class WindingMeters:
             plain=plain,
             turns=replace(one, y=turns),
             fixed=one.y - turns,
-            turns_winding=np.stack([t.row[one.column], np.repeat(one.row, np.diff(one.pointer))], axis=1),
+            turns_winding=t.row[one.column],
             node=node[plain.column],
             turns_node=node[one.column],
             own=node[np.concatenate([plain.item, one.item])],
@@ -211,15 +228,32 @@ class WindingMeters:
             regulated=grid.regulated,
         )
 
-    def read(self, day: Day) -> Float64[Floats, "3 hour entry"]:
-        """Current magnitudes, A, and powers into the windings, kW and kvar. [3, hour, entry]"""
-        current = kernel.currents(day.v, self.plain.pointer, self.node, self.plain.y)
-        if len(self.turns.row):
-            current = np.concatenate([current, self._tapped_currents(day)], axis=1)
-        return kernel.flows(day.v, self.own, current, 1.0)
+    @property
+    def nodes(self) -> Ints:
+        """Nodes whose voltages are read."""
+        return np.concatenate([self.node, self.turns_node, self.own])
 
-    def _tapped_currents(self, day: Day) -> Complex:
-        tap = np.repeat(self.tap_pu[None], len(day.v), axis=0)
-        tap[:, self.regulated] = day.tap_pu
-        y = self.turns.y / tap[:, self.turns_winding].prod(axis=2) + self.fixed
-        return np.asarray(np.add.reduceat(y * day.v[:, self.turns_node], self.turns.pointer[:-1], axis=1))
+    def read(self, day: Day, v: Complex, out: Floats) -> None:
+        """Current magnitudes, A, and powers into the windings, kW and kvar, one block after the other.
+
+        Args:
+            day: The truth.
+            v: Its voltages. [node, hour]
+            out: Receives them. [3 entry, hour]
+        """
+        n, n_plain, hours = len(self.row), len(self.plain.row), out.shape[1]
+        own = np.split(self.own, [n_plain])
+        plain = out if n_plain == n else np.empty((3 * n_plain, hours))
+        closed = np.zeros(n_plain, dtype=bool)
+        kernel.flows(v, self.plain.pointer, self.node, self.plain.y, own[0], closed, plain)
+        if n_plain == n:
+            return
+        tap = np.repeat(self.tap_pu[:, None], hours, axis=1)
+        tap[self.regulated] = day.tap_pu.T
+        tapped = np.empty((3 * (n - n_plain), hours))
+        turns = self.turns
+        kernel.tapped_flows(
+            v, turns.pointer, self.turns_node, turns.y, self.fixed, self.turns_winding, turns.row, tap, own[1], tapped
+        )
+        blocks = out.reshape(3, n, hours)
+        blocks[:, :n_plain], blocks[:, n_plain:] = plain.reshape(3, -1, hours), tapped.reshape(3, -1, hours)

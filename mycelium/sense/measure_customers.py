@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from mycelium.grid.grid import Grid
 from mycelium.grid.wiring import ragged_ranges
@@ -21,6 +21,7 @@ from mycelium.sense import measure_kernel as kernel
 from mycelium.sense.measure_nodes import ItemNodes, slots_of
 from mycelium.simulate.day import Day
 
+Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -44,26 +45,6 @@ class BusDemand:
     pointer: Int64[Ints, " pointers"]
     share: Int64[Ints, " member"]
     meter: Int64[Ints, " member"]
-
-    def total(self, share: Floats) -> Floats:
-        """Demand without errors. [hour, entry] from shares [hour, share]"""
-        return kernel.sums(share, self.pointer, self.share)
-
-    def reported(self, share: Floats, error: npt.NDArray[np.float32]) -> Floats:
-        """Demand as the customers' meters have it. [hour, entry]
-
-        Args:
-            share: True shares. [hour, share]
-            error: Of each customer's reading, relative. [hour, meter]
-        """
-        every = np.arange(len(self.share))
-        return kernel.sums(share[:, self.share] * (1.0 + error[:, self.meter]), self.pointer, every)
-
-    def arrives(self, kept: Bool[Flags, "hour meter"]) -> Bool[Flags, "hour entry"]:
-        """Where the readings of all its customers arrived. [hour, entry]"""
-        if not len(self.row):
-            return np.ones((len(kept), 0), dtype=bool)
-        return np.asarray(np.logical_and.reduceat(kept[:, self.meter], self.pointer[:-1], axis=1))
 
 
 @dataclass(frozen=True)
@@ -126,19 +107,20 @@ class CustomerMeters:
             reactive_demand=_bus_demand(grid, item, reports_reactive),
         )
 
-    def voltage(self, day: Day) -> Floats:
-        """Mean magnitude across each metered customer's terminals, V. [hour, meter]"""
+    @property
+    def nodes(self) -> Ints:
+        """Nodes whose voltages are read, on whichever phase."""
+        own = (nodes.possible for nodes in (self.node, self.branch_start, self.branch_end))
+        return np.concatenate([*own, self.reference[self.reference >= 0]])
+
+    def voltage(self, day: Day, v: Complex, out: Floats) -> None:
+        """Mean magnitude across each metered customer's terminals, V, from voltages [node, hour]. [meter, hour]"""
         start, end = (nodes.at(day.group_phase) for nodes in (self.branch_start, self.branch_end))
-        return kernel.across(day.v, self.branch_pointer, start, end)
+        kernel.across(v, self.branch_pointer, start, end, out)
 
-    def shares(self, day: Day) -> Float64[Floats, "2 hour share"]:
-        """Power of metered customers conductor by conductor, kW and kvar. [2, hour, share]"""
-        node = self.node.at(day.group_phase)
-        return kernel.shares(day.v, node, self.reference, day.consumer_current, self.item)
-
-    def power(self, share: Floats) -> Floats:
-        """Power of each metered customer. [hour, meter] from shares [hour, share]"""
-        return kernel.sums(share, self.pointer, np.arange(len(self.item)))
+    def shares(self, day: Day, v: Complex) -> Float64[Floats, "2 share hour"]:
+        """Power of metered customers conductor by conductor, kW and kvar. [2, share, hour]; voltages [node, hour]"""
+        return kernel.shares(v, self.node.at(day.group_phase), self.reference, day.consumer_current, self.item)
 
 
 def _branches(grid: Grid, row: Ints) -> tuple[Ints, Ints, Ints]:

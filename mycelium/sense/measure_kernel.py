@@ -1,7 +1,8 @@
-"""Compiled loops of measuring: what instruments would show, hour by hour, from node voltages and currents.
+"""Compiled loops of measuring: what instruments would show, entry by entry, from node voltages and currents.
 
-Ground is node -1, at zero volts. Arrays may be read-only (days in a memory map are). Complex numbers are written out:
-sums then run in one fixed order, that of the terminal conductors, whichever phase a hidden conductor is on.
+Hours of one entry lie side by side, so that the innermost loops run over them. Ground is node -1, at zero volts. Arrays
+of a Day may be read-only (days in a memory map are). Complex numbers are written out: sums then run in one fixed order,
+that of the terminal conductors, whichever phase a hidden conductor is on.
 """
 
 from __future__ import annotations
@@ -16,137 +17,192 @@ from numba import types
 Complex = npt.NDArray[np.complex128]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
-_V = types.Array(types.complex128, 2, "C", readonly=True)
+_DAY = types.Array(types.complex128, 2, "C", readonly=True)
+_V = types.complex128[:, ::1]
 _Y = types.Array(types.complex128, 1, "C", readonly=True)
 _K = types.Array(types.int64, 1, "C", readonly=True)
-_T = types.Array(types.float64, 2, "A", readonly=True)
+_OUT = types.float64[:, ::1]
 _KILO = 1e-3
+_TOGETHER = 8  # nodes turned at a time: two cache lines of an hour
 
 
-@numba.njit(types.float64[:, ::1](_V, _K), cache=True, nogil=True)
-def magnitudes(v: Complex, node: Ints) -> Floats:
-    """Voltage magnitudes to ground, V. [hour, entry]"""
-    out = np.empty((len(v), len(node)))
-    for h in range(len(v)):
-        for e in range(len(node)):
-            x = v[h, node[e]]
-            out[h, e] = math.sqrt(x.real * x.real + x.imag * x.imag)
+@numba.njit(_V(_DAY, _K), cache=True, nogil=True)
+def by_node(v: Complex, used: Ints) -> Complex:
+    """Voltages with the hours of a node side by side. [node, hour]
+
+    Args:
+        v: Of all nodes, V. [hour, node]
+        used: Nodes to be filled in, ascending; the others hold anything. [used]
+    """
+    hours = len(v)
+    out = np.empty((v.shape[1], hours), np.complex128)
+    for first in range(0, len(used), _TOGETHER):
+        for h in range(hours):
+            for k in range(first, min(first + _TOGETHER, len(used))):
+                out[used[k], h] = v[h, used[k]]
     return out
 
 
-@numba.njit(types.complex128[:, ::1](_V, _K, _K, _Y), cache=True, nogil=True)
-def currents(v: Complex, pointer: Ints, node: Ints, y: Complex) -> Complex:
-    """Rows of B times voltages, A. [hour, entry]
+@numba.njit(types.void(_V, _K, _OUT), cache=True, nogil=True, error_model="numpy")
+def magnitudes(v: Complex, node: Ints, out: Floats) -> None:
+    """Voltage magnitudes to ground, V. [entry, hour]"""
+    for e in range(len(node)):
+        x, row = v[node[e]], out[e]
+        for h in range(len(x)):
+            row[h] = math.sqrt(x[h].real * x[h].real + x[h].imag * x[h].imag)
+
+
+@numba.njit(inline="always")
+def _flow(re: Floats, im: Floats, x: Complex, scale: float, out: Floats, e: int, n: int) -> None:
+    """Current magnitude, A, and powers, kW and kvar, of entry ``e`` of ``n``, in three blocks of ``out``."""
+    amps, kw, kvar = out[e], out[n + e], out[2 * n + e]
+    for h in range(len(x)):
+        amps[h] = math.sqrt(re[h] * re[h] + im[h] * im[h])
+        kw[h] = scale * (x[h].real * re[h] + x[h].imag * im[h])
+        kvar[h] = scale * (x[h].imag * re[h] - x[h].real * im[h])
+
+
+@numba.njit(types.void(_V, _K, _K, _Y, _K, types.boolean[::1], _OUT), cache=True, nogil=True, error_model="numpy")
+def flows(v: Complex, pointer: Ints, node: Ints, y: Complex, own: Ints, dead: Flags, out: Floats) -> None:
+    """Rows of B times voltages, and the powers they carry.
 
     Args:
-        v: Node voltages, V. [hour, node]
+        v: Node voltages, V. [node, hour]
         pointer: First value of every entry, one more at the end. [entry + 1]
         node, y: Node and admittance of every value. [value]
+        own: Node that an entry's power is counted at. [entry]
+        dead: Entries without any current. [entry]
+        out: Receives magnitudes, A, powers, kW, and reactive powers, kvar, one block after the other. [3 entry, hour]
     """
-    n, hours = len(pointer) - 1, len(v)
-    out = np.empty((hours, n), np.complex128)
-    # Hours of one node side by side, filled when it is first met: so the innermost loop runs over them.
-    day, met = np.empty((v.shape[1], hours), np.complex128), np.zeros(v.shape[1], np.bool_)
+    n, hours = len(own), v.shape[1]
+    re, im = np.empty(hours), np.empty(hours)
+    for e in range(n):
+        re[:] = 0.0
+        im[:] = 0.0
+        if not dead[e]:
+            for k in range(pointer[e], pointer[e + 1]):
+                a, x = y[k], v[node[k]]
+                for h in range(hours):
+                    re[h] += a.real * x[h].real - a.imag * x[h].imag
+                    im[h] += a.real * x[h].imag + a.imag * x[h].real
+        _flow(re, im, v[own[e]], _KILO, out, e, n)
+
+
+@numba.njit(types.void(_V, _K, _K, _Y, _Y, _K, _K, _OUT, _K, _OUT), cache=True, nogil=True, error_model="numpy")
+def tapped_flows(
+    v: Complex,
+    pointer: Ints,
+    node: Ints,
+    turns: Complex,
+    fixed: Complex,
+    column: Ints,
+    row: Ints,
+    tap: Floats,
+    own: Ints,
+    out: Floats,
+) -> None:
+    """As ``flows``, with admittances that follow the taps of an hour: turns / (tap of row x tap of column) + fixed.
+
+    Args:
+        v, pointer, node, own, out: As in ``flows``.
+        turns, fixed: What taps scale, and what they do not. [value]
+        column: Winding of every value's column. [value]
+        row: Winding of every entry. [entry]
+        tap: Per unit. [winding, hour]
+    """
+    n, hours = len(own), v.shape[1]
     re, im = np.empty(hours), np.empty(hours)
     for e in range(n):
         re[:] = 0.0
         im[:] = 0.0
         for k in range(pointer[e], pointer[e + 1]):
-            a, x = y[k], day[node[k]]
-            if not met[node[k]]:
-                met[node[k]] = True
-                for h in range(hours):
-                    x[h] = v[h, node[k]]
+            x, mine, other = v[node[k]], tap[row[e]], tap[column[k]]
             for h in range(hours):
-                re[h] += a.real * x[h].real - a.imag * x[h].imag
-                im[h] += a.real * x[h].imag + a.imag * x[h].real
-        for h in range(hours):
-            out[h, e] = complex(re[h], im[h])
-    return out
+                scale = 1.0 / (mine[h] * other[h])
+                a, b = turns[k].real * scale + fixed[k].real, turns[k].imag * scale + fixed[k].imag
+                re[h] += a * x[h].real - b * x[h].imag
+                im[h] += a * x[h].imag + b * x[h].real
+        _flow(re, im, v[own[e]], _KILO, out, e, n)
 
 
-@numba.njit(types.float64[:, :, ::1](_V, _K, _V, types.float64), cache=True, nogil=True)
-def flows(v: Complex, node: Ints, current: Complex, sign: float) -> Floats:
-    """Current magnitudes, A, active powers, kW, and reactive powers, kvar. [3, hour, entry]
+@numba.njit(types.void(_V, _DAY, _K, _K, _OUT), cache=True, nogil=True, error_model="numpy")
+def source_flows(v: Complex, current: Complex, item: Ints, node: Ints, out: Floats) -> None:
+    """Current magnitudes and powers from sources into the network, as ``flows``.
 
     Args:
-        v: Node voltages, V. [hour, node]
-        node: Of every entry. [entry]
-        current: A. [hour, entry]
-        sign: 1 for powers in the direction of the current.
+        v: Node voltages, V. [node, hour]
+        current: Into the sources, A. [hour, item]
+        item, node: Conductor of every entry among the sources', and its node. [entry]
+        out: As in ``flows``.
     """
-    out = np.empty((3, len(current), len(node)))
-    scale = sign * _KILO
-    for h in range(len(current)):
-        for e in range(len(node)):
-            x, i = v[h, node[e]], current[h, e]
-            out[0, h, e] = math.sqrt(i.real * i.real + i.imag * i.imag)
-            out[1, h, e] = scale * (x.real * i.real + x.imag * i.imag)
-            out[2, h, e] = scale * (x.imag * i.real - x.real * i.imag)
-    return out
+    n, hours = len(item), v.shape[1]
+    re, im = np.empty(hours), np.empty(hours)
+    for e in range(n):
+        for h in range(hours):
+            re[h], im[h] = current[h, item[e]].real, current[h, item[e]].imag
+        _flow(re, im, v[node[e]], -_KILO, out, e, n)
 
 
-@numba.njit(types.float64[:, :, ::1](_V, _K, _K, _V, _K), cache=True, nogil=True)
+@numba.njit(types.float64[:, :, ::1](_V, _K, _K, _DAY, _K), cache=True, nogil=True, error_model="numpy")
 def shares(v: Complex, node: Ints, reference: Ints, current: Complex, item: Ints) -> Floats:
-    """Active power, kW, and reactive power, kvar, into single conductors of customers. [2, hour, share]
+    """Active power, kW, and reactive power, kvar, into single conductors of customers. [2, share, hour]
 
     Args:
-        v: Node voltages, V. [hour, node]
+        v: Node voltages, V. [node, hour]
         node: Of the conductor. [share]
         reference: Node of the customer's neutral, against which its power counts. [share]
         current: Of all customers' terminal conductors, A. [hour, item]
         item: The conductor. [share]
     """
-    out = np.empty((2, len(v), len(node)))
-    for h in range(len(v)):
-        for s in range(len(node)):
-            x, i = v[h, node[s]], current[h, item[s]]
+    hours = v.shape[1]
+    out = np.empty((2, len(node), hours))
+    for s in range(len(node)):
+        kw, kvar = out[0, s], out[1, s]
+        for h in range(hours):
+            x, i = v[node[s], h], current[h, item[s]]
             if reference[s] >= 0:
-                x -= v[h, reference[s]]
-            out[0, h, s] = _KILO * (x.real * i.real + x.imag * i.imag)
-            out[1, h, s] = _KILO * (x.imag * i.real - x.real * i.imag)
+                x -= v[reference[s], h]
+            kw[h] = _KILO * (x.real * i.real + x.imag * i.imag)
+            kvar[h] = _KILO * (x.imag * i.real - x.real * i.imag)
     return out
 
 
-@numba.njit(types.float64[:, ::1](_V, _K, _K, _K), cache=True, nogil=True)
-def across(v: Complex, pointer: Ints, start: Ints, end: Ints) -> Floats:
-    """Mean voltage magnitude across the branches of each customer, V. [hour, customer]
+@numba.njit(types.void(_V, _K, _K, _K, _OUT), cache=True, nogil=True, error_model="numpy")
+def across(v: Complex, pointer: Ints, start: Ints, end: Ints, out: Floats) -> None:
+    """Mean voltage magnitude across the branches of each customer, V. [customer, hour]
 
     Args:
-        v: Node voltages, V. [hour, node]
+        v: Node voltages, V. [node, hour]
         pointer: First branch of every customer, one more at the end. [customer + 1]
         start, end: Nodes a branch lies between. [branch]
+        out: Receives them.
     """
-    n = len(pointer) - 1
-    out = np.empty((len(v), n))
-    for h in range(len(v)):
-        for c in range(n):
+    for c in range(len(pointer) - 1):
+        for h in range(v.shape[1]):
             total = 0.0
             for k in range(pointer[c], pointer[c + 1]):
-                x = v[h, start[k]] if start[k] >= 0 else 0j
+                x = v[start[k], h] if start[k] >= 0 else 0j
                 if end[k] >= 0:
-                    x -= v[h, end[k]]
+                    x -= v[end[k], h]
                 total += math.sqrt(x.real * x.real + x.imag * x.imag)
-            out[h, c] = total / (pointer[c + 1] - pointer[c])
-    return out
+            out[c, h] = total / (pointer[c + 1] - pointer[c])
 
 
-@numba.njit(types.float64[:, ::1](_T, _K, _K), cache=True, nogil=True)
-def sums(values: Floats, pointer: Ints, member: Ints) -> Floats:
-    """Sums of chosen columns. [hour, sum]
+@numba.njit(types.void(types.float64[:, ::1], _K, _K, _OUT), cache=True, nogil=True, error_model="numpy")
+def sums(values: Floats, pointer: Ints, which: Ints, out: Floats) -> None:
+    """Sums of neighbouring rows. [sum, hour]
 
     Args:
-        values: [hour, column]
-        pointer: First member of every sum, one more at the end. [sum + 1]
-        member: Columns. [member]
+        values: [row, hour]
+        pointer: First row of every sum there could be, one more at the end. [sum there could be + 1]
+        which: Sums that are wanted. [sum]
+        out: Receives them.
     """
-    n = len(pointer) - 1
-    out = np.empty((len(values), n))
-    for h in range(len(values)):
-        for s in range(n):
-            total = 0.0
-            for k in range(pointer[s], pointer[s + 1]):
-                total += values[h, member[k]]
-            out[h, s] = total
-    return out
+    for s in range(len(which)):
+        total = out[s]
+        total[:] = 0.0
+        for k in range(pointer[which[s]], pointer[which[s] + 1]):
+            for h in range(values.shape[1]):
+                total[h] += values[k, h]

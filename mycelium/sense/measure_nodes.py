@@ -44,6 +44,12 @@ class ItemNodes:
         candidates = wiring.find(np.repeat(bus[moving, None], 3, axis=1), phases)
         return ItemNodes(wiring.find(bus, conductor), moving, candidates, terminals.group[items[moving]])
 
+    @property
+    def possible(self) -> Ints:
+        """Nodes that any of them can be, on any phase."""
+        both = np.concatenate([self.fixed, self.candidates.ravel()])
+        return both[both >= 0]
+
     def at(self, group_phase: Int8[npt.NDArray[np.int8], " group"]) -> Int64[Ints, " item"]:
         """Node of every conductor, -1 for ground. [item]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Bool, Float32
 
-from mycelium.schema import CHANNELS
+from mycelium.schema import CHANNELS, HOURS, Quantity
 from mycelium.sense.policies import Noise
 from mycelium.simulate.seeds import generator
 
@@ -21,39 +22,57 @@ class Disturbance:
     """Errors and losses of one sample's readings, each on its own.
 
     Attributes:
-        error: Per channel, relative to the value, but of an angle in degrees. [hour, entry]
-        kept: Per channel, whether a reading arrives. [hour, entry]
+        error: Relative to the value, but of an angle in degrees. [entry, hour]
+        kept: Whether a reading arrives. [entry, hour]
     """
 
-    error: Mapping[str, Errors]
-    kept: Mapping[str, Flags]
+    error: Float32[Errors, "entry hour=24"]
+    kept: Bool[Flags, "entry hour=24"]
 
 
-def disturb(noise: Noise, entries: Mapping[str, int], hours: int, *sample: str | int) -> Disturbance:
-    """Draw errors and losses.
+@dataclass(frozen=True)
+class Disturber:
+    """Draws errors and losses of the readings of some channels, one channel after the other.
 
-    Args:
-        noise: How large and how frequent they are.
-        entries: Number of readings per hour of every channel.
-        hours: How many.
-        sample: What the draw depends on.
+    Attributes:
+        sigma: Standard deviation of errors. [entry, 1]
+        missing: Probability that a reading is lost. [entry, 1]
+        is_angle: Whether errors are added, within a full turn. [entry]
     """
-    counts = np.array(list(entries.values()))
-    quantities = [CHANNELS[key].quantity for key in entries]
-    sigma, missing = (
-        np.repeat(np.array([of(quantity) for quantity in quantities], dtype=np.float32), counts)
-        for of in (noise.sigma, noise.missing)
-    )
-    shape = (hours, int(counts.sum()))
-    kept: Flags = np.broadcast_to(np.bool_(True), shape)
-    error: Errors = np.broadcast_to(np.float32(0.0), shape)
-    # Two streams, so that the size of errors cannot decide what is lost.
-    if np.any(missing):
-        kept = generator("sense", "loss", *sample).random(shape, dtype=np.float32) >= missing
-    if np.any(sigma):
-        error = generator("sense", "error", *sample).standard_normal(shape, dtype=np.float32) * sigma
-    ends = np.cumsum(counts)
-    part = {key: slice(end - count, end) for key, end, count in zip(entries, ends, counts, strict=True)}
-    return Disturbance(
-        {key: error[:, place] for key, place in part.items()}, {key: kept[:, place] for key, place in part.items()}
-    )
+
+    sigma: Float32[Errors, "entry 1"]
+    missing: Float32[Errors, "entry 1"]
+    is_angle: Bool[Flags, " entry"]
+
+    @staticmethod
+    def of(noise: Noise, entries: Mapping[str, int]) -> Disturber:
+        """Prepare.
+
+        Args:
+            noise: How large and how frequent errors and losses are.
+            entries: Number of readings per hour of every channel.
+        """
+        quantities = [CHANNELS[key].quantity for key in entries]
+        counts = list(entries.values())
+
+        def each(values: list[float]) -> Errors:
+            return np.repeat(np.array(values, dtype=np.float32), counts)[:, None]
+
+        return Disturber(
+            each([noise.sigma(quantity) for quantity in quantities]),
+            each([noise.missing(quantity) for quantity in quantities]),
+            np.repeat(np.array([quantity is Quantity.ANGLE for quantity in quantities], dtype=bool), counts),
+        )
+
+    def draw(self, *sample: str | int) -> Disturbance:
+        """Errors and losses of a sample, told by names and numbers."""
+        shape = (len(self.sigma), HOURS)
+        kept: Flags = np.broadcast_to(np.bool_(True), shape)
+        error: Errors = np.broadcast_to(np.float32(0.0), shape)
+        # Two streams, so that the size of errors cannot decide what is lost.
+        if np.any(self.missing):
+            kept = generator("sense", "loss", *sample).random(shape, dtype=np.float32) >= self.missing
+        if np.any(self.sigma):
+            error = generator("sense", "error", *sample).standard_normal(shape, dtype=np.float32)
+            error *= self.sigma
+        return Disturbance(error, kept)

@@ -5,193 +5,169 @@ With several sources the network's feeder head is the mean over those that repor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64, Int64
 
-from mycelium.schema import HOURS
-from mycelium.sense.readings import Readings
-from mycelium.window.columns import (
-    BASE_POWER_KW,
-    FAMILIES,
-    STATISTICS,
-    Store,
-    names,
-    static_columns,
-    temporal_columns,
-)
-from mycelium.window.entries import Cadence, Entries, Target, places
-from mycelium.window.entries_kernel import ACTIVE, AGE, COUNT
+from mycelium.schema import CHANNELS, HOURS, PHASES
+from mycelium.sense.layout import Layout
+from mycelium.window import feeder_head_kernel as kernel
+from mycelium.window.columns import FAMILIES, STATISTICS, Store, WindowOptions, names, static_columns, temporal_columns
+from mycelium.window.entries import Entries, Route, Routed, columns_of
+from mycelium.window.entries_kernel import ACTIVE, AGE, COUNT, keep
 from mycelium.window.normalise import normalised
 from mycelium.window.static import GridFeatures
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_ACTIVE_KW, _REACTIVE_KVAR = "substation.active_power_kw", "substation.reactive_power_kvar"
-_CURRENT_A, _TAP_PU = "substation.current_a", "winding.tap_pu"
-_QUANTITIES = ("voltage_v", "active_kw", "reactive_kvar")
+# Of a source: quantity as the window's columns have it, and the channel it is read in.
+_QUANTITIES = {
+    "voltage_v": "bus.voltage_v",
+    "active_kw": "substation.active_power_kw",
+    "reactive_kvar": "substation.reactive_power_kvar",
+    "current_a": "substation.current_a",
+}
+_OF_HEAD = 3  # quantities of them that are columns of substations and networks
+_VOLTAGE = 0
+_TAP_PU = "winding.tap_pu"
 _HEAD = FAMILIES.index("head")
-_SMALLEST_STEP = 1e-4  # per unit; a tap step is 0.006 or so, a readback in float32 is exact to 1e-7
+
+
+@dataclass(frozen=True)
+class HeadPlaces:
+    """Where the readings of sources and taps stand.
+
+    Attributes:
+        place: Of every quantity of a source, -1 where it has no such phase. [quantity, source, phase]
+        tap: Of the windings' taps. [winding]
+        every: All of them, ascending. [head row]
+    """
+
+    place: Int64[Ints, "quantity source phase=3"]
+    tap: Int64[Ints, " winding"]
+    every: Int64[Ints, " head_row"]
+
+    @staticmethod
+    def of(features: GridFeatures, layout: Layout) -> HeadPlaces:
+        scales, phase = features.scales, np.arange(len(PHASES))
+        place = []
+        for key in _QUANTITIES.values():
+            row = scales.source_bus if key == "bus.voltage_v" else np.arange(len(scales.source_bus))
+            place.append(layout.part(key).start + row[:, None] * CHANNELS[key].slots + phase)
+        at = np.stack(place)
+        at[_VOLTAGE] = np.where(scales.source_phase, at[_VOLTAGE], -1)
+        part = layout.part(_TAP_PU)
+        tap = np.arange(part.start, part.stop)
+        return HeadPlaces(at, tap, np.unique(np.concatenate([at[at >= 0], tap])))
+
+    def rows(self) -> Int64[Ints, "quantity source phase=3"]:
+        """Rows of the sources' readings among all, -1 where there is none. [quantity, source, phase]"""
+        return np.where(self.place >= 0, np.searchsorted(self.every, self.place), -1)
+
+    def ways(self, options: WindowOptions) -> list[Route]:
+        """Readings of sources as inputs of the substations."""
+        found = []
+        for name, place in zip(list(_QUANTITIES)[:_OF_HEAD], self.place, strict=False):
+            source, phase = np.nonzero(place >= 0)
+            column = columns_of(options, Store.SUBSTATION, name, source, phase)
+            found.append(Route(place[source, phase], Store.SUBSTATION, column))
+        return found
 
 
 @dataclass(frozen=True)
 class FeederHead:
-    """Makes the inputs of substations and networks.
+    """Makes the inputs of networks.
 
     Attributes:
         features: Of the grid.
-        substation: Columns of each quantity; none if the option is off.
-        network: Likewise of the network's store.
-        current: Columns of the feeder head's current; none without extended measurements.
-        cadence_place: Place in [hour, column] of each family's share and age. [what, family, hour]
+        row: Rows of the sources' readings, -1 where there is none. [quantity, source, phase]
+        tap: Rows of the taps.
+        scale: What a source's readings are divided by. [quantity, source]
+        column: Columns of the network: of the head's quantities and taps in turn, then of every family's share and age.
+        current: First column of the feeder head's current; None without extended measurements.
         possible: Readings that could exist in an hour. [family]
         summary_constants: Middle and spread of the summary's columns. [2, column]
     """
 
     features: GridFeatures
-    substation: Mapping[str, Target]
-    network: Mapping[str, Target]
-    current: Target | None
-    cadence_place: npt.NDArray[np.int32]
+    row: Int64[Ints, "quantity source phase=3"]
+    tap: slice
+    scale: Float64[Floats, "quantity source"]
+    column: Int64[Ints, " column"]
+    current: int | None
     possible: Floats
     summary_constants: Floats
 
     @staticmethod
-    def of(features: GridFeatures) -> FeederHead:
-        options = features.options
-        columns = temporal_columns(options)[Store.GRID]
+    def of(features: GridFeatures, places: HeadPlaces) -> FeederHead:
+        options, scales = features.options, features.scales
+        columns, zero, phase = temporal_columns(options)[Store.GRID], np.zeros(3, np.int64), np.arange(3)
         order = names(columns)
-        cadence = np.array([[order.index(f"{what}_{family}") for family in FAMILIES] for what in ("present", "age_h")])
-        own = _QUANTITIES if options.feeder_head else ()
-        summary = static_columns(options)[Store.SUMMARY]
+        own = [columns_of(options, Store.GRID, name, zero, phase) for name in (*list(_QUANTITIES)[:_OF_HEAD], "tap")]
+        cadence = [order.index(f"{what}_{family}") for what in ("present", "age_h") for family in FAMILIES]
+        scale = np.ones((len(_QUANTITIES), len(scales.source_bus)))
+        scale[_VOLTAGE] = scales.source_v
+        first_tap = int(np.searchsorted(places.every, places.tap[0])) if len(places.tap) else 0
+        extended = options.extended
         return FeederHead(
             features,
-            {name: Target.of(options, Store.SUBSTATION, name) for name in own},
-            {name: Target.of(options, Store.GRID, name) for name in (*_QUANTITIES, "tap")},
-            Target.of(options, Store.POWER_FLOW, "current_a") if options.extended else None,
-            (cadence[:, :, None] + np.arange(HOURS) * len(columns)).astype(np.int32),
-            np.maximum([features.scales.possible[family] for family in FAMILIES], 1).astype(np.float64),
-            features.normalisation.of_static(Store.SUMMARY, summary),
+            places.rows(),
+            slice(first_tap, first_tap + len(places.tap)),
+            scale,
+            np.concatenate([*own, cadence]),
+            int(columns_of(options, Store.POWER_FLOW, "current_a", zero, phase)[0]) if extended else None,
+            np.maximum([scales.possible[family] for family in FAMILIES], 1).astype(np.float64),
+            features.normalisation.of_static(Store.SUMMARY, static_columns(options)[Store.SUMMARY]),
         )
 
-    def observe(self, readings: Readings, cadence: Cadence) -> tuple[dict[Store, Entries], Floats32]:
-        """Entries of substation, network and feeder-head current, and the window's summary [column].
+    def observe(self, routed: Routed) -> tuple[dict[Store, Entries], Floats32]:
+        """Entries of network and feeder-head current, and the window's summary [column].
 
         Args:
-            readings: What was reported.
-            cadence: Counts of all families but the head's, which is added.
+            routed: Readings; counts of all families but the head's, which is added.
         """
-        scales = self.features.scales
-        voltage = readings.value["bus.voltage_v"].take(scales.source_bus, axis=1)[:, :, :3]
-        voltage_seen = readings.seen["bus.voltage_v"].take(scales.source_bus, axis=1)[:, :, :3] & scales.source_phase
-        head = {
-            "voltage_v": (voltage_seen, voltage),
-            "active_kw": (readings.seen[_ACTIVE_KW], readings.value[_ACTIVE_KW]),
-            "reactive_kvar": (readings.seen[_REACTIVE_KVAR], readings.value[_REACTIVE_KVAR]),
+        n, n_phases = len(_QUANTITIES), len(PHASES)
+        mean, seen = np.empty((n, n_phases, HOURS)), np.empty((n, n_phases, HOURS), dtype=bool)
+        for k in range(n):
+            kernel.mean_over_sources(routed.head, routed.head_seen, self.row[k], self.scale[k], mean[k], seen[k])
+        tap, tap_seen = np.empty((3, HOURS)), np.empty((3, HOURS), dtype=bool)
+        tap_summary = np.empty(len(STATISTICS) + 3)
+        kernel.taps(routed.head[self.tap], routed.head_seen[self.tap], tap, tap_seen, tap_summary)
+        record = routed.record
+        for row in self.row[:_OF_HEAD].ravel():
+            if row >= 0:
+                hours = np.flatnonzero(routed.head_seen[row]).astype(np.int32)
+                keep(hours, 0, len(hours), record[_HEAD])
+        count, age, active = (record[:, part] for part in (COUNT, AGE, ACTIVE))
+        share = np.minimum(count / self.possible[:, None], 1.0)
+        value = np.concatenate([mean[:_OF_HEAD].reshape(-1, HOURS), tap, share, age / np.maximum(active, 1)])
+        there = np.concatenate([seen[:_OF_HEAD].reshape(-1, HOURS), tap_seen, share >= 0.0, active > 0])
+        entries = {
+            Store.GRID: _entries(value, there, self.column, len(temporal_columns(self.features.options)[Store.GRID]))
         }
-        for seen, _ in head.values():
-            cadence.count(_HEAD, places(seen), seen[0].size)
-        entries = {}
-        if self.substation:
-            parts = [_entries(self.substation[name], *reading) for name, reading in head.items()]
-            entries[Store.SUBSTATION] = Entries.join(parts)
-        head["voltage_v"] = (voltage_seen, voltage / scales.source_v[:, None])
-        means = {name: _mean_over_sources(*reading) for name, reading in head.items()}
-        taps = _Taps.of(readings)
-        parts = [_entries(self.network[name], *reading) for name, reading in (means | {"tap": taps.hourly()}).items()]
-        entries[Store.GRID] = Entries.join([*parts, self._cadence(cadence)])
         if self.current is not None:
-            current = readings.seen[_CURRENT_A], readings.value[_CURRENT_A]
-            entries[Store.POWER_FLOW] = _entries(self.current, *_mean_over_sources(*current))
-        return entries, self._summary(means, taps, cadence)
+            entries[Store.POWER_FLOW] = _entries(mean[-1], seen[-1], self.current + np.arange(n_phases), n_phases)
+        return entries, self._summary(mean, seen, tap_summary, count)
 
-    def _cadence(self, cadence: Cadence) -> Entries:
-        """Share of readings present and hours since the last, for every family and hour."""
-        count, age, active = (cadence.record[:, part] for part in (COUNT, AGE, ACTIVE))
-        value = np.stack([np.minimum(count / self.possible[:, None], 1.0), age / np.maximum(active, 1)])
-        there = np.stack([np.ones(active.shape, dtype=bool), active > 0])
-        return Entries(self.cadence_place[there], value[there].astype(np.float32))
-
-    def _summary(self, means: Mapping[str, tuple[Flags, Floats32]], taps: _Taps, cadence: Cadence) -> Floats32:
+    def _summary(self, mean: Floats, seen: Flags, taps: Floats, count: Ints) -> Floats32:
         """Statistics of the whole window, normalised. [column]"""
-        seen, per_unit = means["voltage_v"]
-        head = [_statistics(seen, per_unit - np.float32(1.0))]
-        for name in ("active_kw", "reactive_kvar"):
-            seen, power = means[name]
-            head.append(_statistics(seen, np.arcsinh(power / np.float32(BASE_POWER_KW))))
-        present = cadence.record[:, COUNT].sum(axis=1) / (self.possible * HOURS)
-        values = np.concatenate([*head, taps.summary(), np.minimum(present, 1.0)])
+        mean[_VOLTAGE] -= 1.0
+        head = np.empty((_OF_HEAD, len(STATISTICS)))
+        for k in range(_OF_HEAD):
+            if k != _VOLTAGE:
+                kernel.compress(mean[k])
+            kernel.statistics(mean[k], seen[k], head[k])
+        present = count.sum(axis=1) / (self.possible * HOURS)
+        values = np.concatenate([head.ravel(), taps, np.minimum(present, 1.0)])
         return normalised(values, self.summary_constants, self.features.normalisation.core)
 
 
-def _entries(target: Target, seen: Flags, value: Floats32) -> Entries:
-    return target.entries(places(seen), np.ascontiguousarray(value, np.float32), seen.shape[2])
-
-
-def _mean_over_sources(seen: Flags, value: Floats32) -> tuple[Flags, Floats32]:
-    """Mean of what was reported, from [hour, source, phase]. [hour, 1, phase]"""
-    if seen.shape[1] == 1:
-        return seen, value
-    count = seen.sum(axis=1, keepdims=True)
-    total = np.where(seen, value, 0.0).sum(axis=1, keepdims=True, dtype=np.float64)
-    return count > 0, (total / np.maximum(count, 1)).astype(np.float32)
-
-
-def _statistics(seen: Flags, value: npt.NDArray[np.floating]) -> Floats:
-    """Mean, deviation, lowest, highest, and the last hour's mean minus the whole mean; zeros without readings."""
-    values = value[seen].astype(np.float64)
-    if not len(values):
-        return np.zeros(len(STATISTICS))
-    mean = values.sum() / len(values)
-    deviation = np.sqrt(np.square(values - mean).sum() / len(values))
-    last = value[-1][seen[-1]]
-    change = last.sum(dtype=np.float64) / len(last) - mean if len(last) else 0.0
-    return np.array([mean, deviation, values.min(), values.max(), change])
-
-
-@dataclass(frozen=True, slots=True)
-class _Taps:
-    """Taps read back, per unit; only of windings that reported at all.
-
-    Attributes:
-        seen, value: What was reported, value 1 where nothing was. [hour, winding]
-    """
-
-    seen: Bool[Flags, "hour winding"]
-    value: Float64[Floats, "hour winding"]
-
-    @staticmethod
-    def of(readings: Readings) -> _Taps:
-        seen = readings.seen[_TAP_PU][:, :, 0]
-        rows = np.flatnonzero(seen.any(axis=0))
-        seen = seen[:, rows]
-        value = readings.value[_TAP_PU][:, rows, 0].astype(np.float64)
-        return _Taps(seen, np.where(seen, value, 1.0))
-
-    def _extremes(self, axis: int) -> tuple[Floats, Floats]:
-        low = np.where(self.seen, self.value, np.inf).min(axis=axis, initial=np.inf)
-        high = np.where(self.seen, self.value, -np.inf).max(axis=axis, initial=-np.inf)
-        return np.asarray(low), np.asarray(high)
-
-    def hourly(self) -> tuple[Flags, Floats32]:
-        """Mean, lowest and highest of every hour. [hour, 1, 3]"""
-        there = np.asarray(self.seen.any(axis=1))
-        deviation = np.where(self.seen, self.value - 1.0, 0.0).sum(axis=1)
-        mean = 1.0 + deviation / np.maximum(self.seen.sum(axis=1), 1)
-        value = np.where(there, np.stack([mean, *self._extremes(axis=1)]), 1.0).T
-        return np.repeat(there[:, None, None], 3, axis=2), value[:, None].astype(np.float32)
-
-    def summary(self) -> Floats:
-        """Statistics of deviations from 1, moves and range per winding, and that there is any."""
-        if not self.seen.size:
-            return np.zeros(len(STATISTICS) + 3)
-        both = self.seen[1:] & self.seen[:-1]
-        moves = np.sum(both & (np.abs(np.diff(self.value, axis=0)) > _SMALLEST_STEP))
-        low, high = self._extremes(axis=0)
-        extra = [moves / self.seen.shape[1], float((high - low).mean()), 1.0]
-        return np.concatenate([_statistics(self.seen, self.value - 1.0), extra])
+def _entries(value: Floats, there: Flags, column: Ints, width: int) -> Entries:
+    """Entries of the only entity of a store, from columns [column, hour]."""
+    k, hour = there.nonzero()
+    return Entries((hour * width + column[k]).astype(np.int32), value[there].astype(np.float32))

@@ -22,6 +22,7 @@ from mycelium.grid.grid import Grid
 from mycelium.schema import HIDDEN, FaultPlace, FaultType
 from mycelium.simulate.day import Day
 from mycelium.window.static import GridFeatures
+from mycelium.window.targets_kernel import turned
 
 Complex64s = npt.NDArray[np.complex64]
 Ints = npt.NDArray[np.int64]
@@ -114,8 +115,6 @@ class TargetLayout:
         slot[self.hidden_node] = day.group_phase[self.hidden_group]
         factor = self.factor[np.arange(len(slot)), slot]  # slot -1 gets any factor and is left out next
         node = np.flatnonzero((slot >= 0) & ~np.isnan(factor))
-        # Usually every node is a target, and a copy of all voltages is spared.
-        v = day.v if len(node) == len(slot) else day.v[:, node]
         in_question = self.consumer_group >= 0
         phase = np.full(len(in_question), NONE, dtype=np.int8)
         phase[in_question] = day.group_phase[self.consumer_group[in_question]]
@@ -124,7 +123,7 @@ class TargetLayout:
         live = np.bincount(self.bus[day.energised], minlength=int(self.bus[-1]) + 1) > 0
         fault = day.fault
         return CaseTargets(
-            state=(v * factor[node]).astype(np.complex64),
+            state=turned(day.v, node, factor),
             place=(self.bus[node] * 3 + slot[node]).astype(np.int32),
             live=day.energised[node],
             phase=phase,

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Bool, Float32
+from jaxtyping import Float32
 
+from mycelium.schema import CHANNELS, PHASES
+from mycelium.sense.layout import Layout
 from mycelium.sense.readings import Readings
 from mycelium.window.columns import FAMILIES, Store, temporal_columns
-from mycelium.window.entries import Cadence, Entries, Target, places
-from mycelium.window.feeder_head import FeederHead
+from mycelium.window.entries import Entries, Route, Routes, columns_of
+from mycelium.window.feeder_head import FeederHead, HeadPlaces
 from mycelium.window.static import GridFeatures
 
-Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 _VOLTAGE_V, _ANGLE_DEG = "bus.voltage_v", "bus.angle_deg"
 # Channels whose rows are a store's entities: name, store, quantity there, family.
@@ -40,6 +42,8 @@ _DIRECT_EXTENDED = (
     ("winding.active_power_kw", Store.TERMINAL, "active_kw", "flow"),
     ("winding.reactive_power_kvar", Store.TERMINAL, "reactive_kvar", "flow"),
 )
+_TABLES = {"bus": Store.BUS, "line": Store.LINE, "winding": Store.TERMINAL, "consumer": Store.CONSUMER,
+           "substation": Store.SUBSTATION}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,53 +64,57 @@ class Observer:
     """Turns readings of one network variant into inputs.
 
     Attributes:
-        features: Of the grid.
-        direct: Channels whose rows are a store's entities: name, store, columns, place of the family.
-        terminal: Columns of voltage and angle at transformer terminals, by channel; none without extended measurements.
-        no_angle: Places of [bus, phase], flat, without a nominal angle. [bus * phase]
-        terminal_angle: Phases of terminals with a nominal angle. [winding, phase]
+        routes: Where readings go.
         head: Feeder head and network.
     """
 
-    features: GridFeatures
-    direct: tuple[tuple[str, Store, Target, int], ...]
-    terminal: Mapping[str, Target]
-    no_angle: Bool[Flags, " place"]
-    terminal_angle: Bool[Flags, "winding phase=3"]
+    routes: Routes
     head: FeederHead
 
     @staticmethod
     def of(features: GridFeatures) -> Observer:
-        options, scales = features.options, features.scales
-        direct = _DIRECT + (_DIRECT_EXTENDED if options.extended else ())
-        terminal = {_VOLTAGE_V: "voltage_v", _ANGLE_DEG: "angle_deg"} if options.extended else {}
-        return Observer(
-            features,
-            tuple((key, store, Target.of(options, store, name), FAMILIES.index(f)) for key, store, name, f in direct),
-            {key: Target.of(options, Store.TERMINAL, name) for key, name in terminal.items()},
-            ~features.nominal_valid.reshape(-1),
-            scales.winding_phase & features.nominal_valid[scales.winding_bus],
-            FeederHead.of(features),
-        )
+        options, counts = features.options, features.counts
+        layout = Layout.of_rows({table: counts[store] for table, store in _TABLES.items()})
+        family = np.full(layout.count, -1)
+        ways = []
+        for key, store, name, of in _DIRECT + (_DIRECT_EXTENDED if options.extended else ()):
+            part = layout.part(key)
+            family[part] = FAMILIES.index(of)
+            which = np.arange(part.stop - part.start)
+            if key == _ANGLE_DEG:
+                which = which[features.nominal_valid.ravel()]
+            row, slot = np.divmod(which, CHANNELS[key].slots)
+            ways.append(Route(part.start + which, store, columns_of(options, store, name, row, slot)))
+        if options.extended:
+            ways += _terminals(features, layout)
+        places = HeadPlaces.of(features, layout)
+        if options.feeder_head:
+            ways += places.ways(options)
+        stride = {store: counts[store] * len(columns) for store, columns in temporal_columns(options).items()}
+        routes = Routes.of(layout, stride, ways, family, places.every)
+        return Observer(routes, FeederHead.of(features, places))
 
     def observe(self, readings: Readings) -> Observed:
         """The inputs of one window."""
-        parts: dict[Store, list[Entries]] = {store: [] for store in temporal_columns(self.features.options)}
-        cadence = Cadence.start()
-        for key, store, target, family in self.direct:
-            seen = readings.seen[key]
-            at = places(seen)
-            cadence.count(family, at, seen.shape[1] * seen.shape[2])
-            if key == _ANGLE_DEG and len(at) and self.no_angle.any():
-                at = at[~self.no_angle[at % len(self.no_angle)]]
-            if len(at):
-                parts[store].append(target.entries(at, readings.value[key], seen.shape[2]))
-        scales = self.features.scales
-        for key, target in self.terminal.items():
-            phases = self.terminal_angle if key == _ANGLE_DEG else scales.winding_phase
-            at = places(readings.seen[key].take(scales.winding_bus, axis=1)[:, :, :3] & phases)
-            if len(at):
-                value = np.ascontiguousarray(readings.value[key].take(scales.winding_bus, axis=1)[:, :, :3])
-                parts[Store.TERMINAL].append(target.entries(at, value, 3))
-        head, summary = self.head.observe(readings, cadence)
-        return Observed({store: head.get(store) or Entries.join(part) for store, part in parts.items()}, summary)
+        if readings.layout != self.routes.layout:
+            raise ValueError("these readings belong to a network of another size")
+        routed = self.routes.follow(readings)
+        head, summary = self.head.observe(routed)
+        return Observed(routed.entries | head, summary)
+
+
+def _terminals(features: GridFeatures, layout: Layout) -> list[Route]:
+    """Voltages and angles of buses, as those of the transformer terminals that are there."""
+    scales = features.scales
+    on = scales.winding_phase
+    with_angle = on & features.nominal_valid[scales.winding_bus]
+    ways = []
+    for key, name, there in ((_VOLTAGE_V, "voltage_v", on), (_ANGLE_DEG, "angle_deg", with_angle)):
+        winding, phase = np.nonzero(there)
+        place = layout.part(key).start + scales.winding_bus[winding] * CHANNELS[key].slots + phase
+        column = columns_of(features.options, Store.TERMINAL, name, winding, phase)
+        ways.append(Route(place, Store.TERMINAL, column))
+    return ways
+
+
+assert all(CHANNELS[key].slots >= len(PHASES) for key in (_VOLTAGE_V, _ANGLE_DEG))

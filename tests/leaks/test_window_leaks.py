@@ -40,7 +40,7 @@ def test_records_without_names_and_from_a_file_make_the_same_inputs(kind: Kind, 
     scrubbed = Grid.load(tmp_path / "grid.npz")
     features = GridFeatures.of(scrubbed, WindowOptions.everything(), Normalisation.identity())
     readings = kind.readings(kind.days[0], "observability_ami_medium", 0)
-    bare = Readings(
+    bare = Readings.of(
         {key: np.array(readings.value[key]) for key in CHANNELS},
         {key: np.array(readings.seen[key]) for key in CHANNELS},
     )

@@ -6,11 +6,13 @@ import functools
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from mycelium.feeders import FEEDERS, feeder_path
 from mycelium.grid.grid import Grid
-from mycelium.schema import FaultPlace
-from mycelium.sense.measure import Meters
+from mycelium.schema import HOURS, FaultPlace
+from mycelium.sense.measure import Measured, Meters
+from mycelium.sense.measure_customers import BusDemand
 from mycelium.sense.placement import place
 from mycelium.sense.policies import POLICIES, Policy
 from mycelium.simulate.cases import CaseMix
@@ -18,6 +20,8 @@ from mycelium.simulate.circuit import Rejection
 from mycelium.simulate.day import Day
 from mycelium.simulate.network import Network, NetworkSource
 from tests.conftest import ReferenceNetworks
+
+Floats = npt.NDArray[np.float64]
 
 QUIET = CaseMix(variant=0.0, phase_change=0.0, keep_supply=0.0, lose_supply=0.0, fault=0.0)
 MOVED = CaseMix(variant=0.0, phase_change=1.0, keep_supply=1.0, lose_supply=0.0, fault=0.0)
@@ -52,6 +56,19 @@ def bundled(name: str) -> Network:
 @functools.cache
 def _compiled(master: Path, root: Path | None) -> Network:
     return Network(NetworkSource(master, root), QUIET)
+
+
+def shown(meters: Meters, measured: Measured, key: str) -> Floats:
+    """What the instruments of a channel show without errors. [hour, entry]"""
+    return measured.values[meters.part[key]].T
+
+
+def total(demand: BusDemand, share: Floats) -> Floats:
+    """Demand of buses without errors, from shares [share, hour]. [hour, entry]"""
+    parts = np.split(share[demand.share], demand.pointer[1:-1])
+    return (
+        np.array([part.sum(axis=0) for part in parts]).reshape(-1, HOURS).T if len(demand.row) else np.zeros((HOURS, 0))
+    )
 
 
 def day_of(network: Network, mix: CaseMix, first: int = 0) -> Day:

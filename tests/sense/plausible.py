@@ -30,7 +30,8 @@ def bundled_grid(name: str) -> Grid:
 def plausible(grid: Grid, seed: int = 0, share: float = 1.0) -> Readings:
     """Readings at this share of the places and hours: near nominal, 1 A everywhere, customers of 3 or 100 kW."""
     rng = np.random.default_rng(seed)
-    readings = Readings.none(grid)
+    none = Readings.none(grid)
+    value, there = {key: x.copy() for key, x in none.value.items()}, {key: x.copy() for key, x in none.seen.items()}
     volts, angle = expected_voltage_v(grid), np.rad2deg(nominal_angle(grid).angle_rad)
     for key, possible in possible_readings(grid).items():
         table, quantity = CHANNELS[key].table, CHANNELS[key].quantity
@@ -52,9 +53,9 @@ def plausible(grid: Grid, seed: int = 0, share: float = 1.0) -> Readings:
             typical = np.ones(len(row))
         values = typical * rng.uniform(0.94, 1.06, (HOURS, len(row)))
         seen = rng.uniform(size=values.shape) < share
-        readings.value[key][:, row, slot] = np.where(seen, values, 0.0)
-        readings.seen[key][:, row, slot] = seen
-    return readings
+        value[key][:, row, slot] = np.where(seen, values, 0.0)
+        there[key][:, row, slot] = seen
+    return Readings.of(value, there)
 
 
 def plausible_frame(grid: Grid, seed: int = 0, share: float = 1.0) -> pd.DataFrame:

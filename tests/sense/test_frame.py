@@ -76,15 +76,17 @@ POWER = st.floats(-40, 40, width=32) | st.floats(-(2.0**-10), 2.0**-10, width=32
 @given(st.lists(TAP, min_size=24, max_size=24), st.lists(VOLTS, min_size=24), st.lists(POWER, min_size=24))
 def test_any_float32_survives_csv(tmp_path_factory, taps: list[float], volts: list[float], powers: list[float]) -> None:
     grid = bundled_grid("us_suburb")
-    readings = Readings.none(grid)
+    none = Readings.none(grid)
+    value, seen = {key: x.copy() for key, x in none.value.items()}, {key: x.copy() for key, x in none.seen.items()}
     row = int(np.flatnonzero(np.abs(grid.consumer["rated_kv"] - 0.24) < 0.01)[0])
     for key, at, values in (
         ("winding.tap_pu", grid.regulated[0], taps),
         ("consumer.voltage_v", row, volts),
         ("consumer.active_power_kw", row, powers),
     ):
-        readings.value[key][:, at, 0] = values[:HOURS]
-        readings.seen[key][:, at, 0] = True
+        value[key][:, at, 0] = values[:HOURS]
+        seen[key][:, at, 0] = True
+    readings = Readings.of(value, seen)
     path = tmp_path_factory.mktemp("csv") / "day.csv"
     write_readings(readings_to_frame(readings, grid, DAY), path)
     back, _ = read_readings(path, grid)

@@ -13,13 +13,25 @@ from mycelium.grid.check import element_slices
 from mycelium.grid.grid import Grid
 from mycelium.grid.primitive import source_impedance, source_voltages
 from mycelium.schema import HOURS, OWN, FaultPlace
-from mycelium.sense.measure import Measured, Meters
+from mycelium.sense.measure import SHOWN, Measured, Meters
 from mycelium.simulate.cases import Case
 from mycelium.simulate.circuit import Circuit, Rejection
 from mycelium.simulate.day import Day
 from mycelium.simulate.network import Network
 from tests.conftest import ReferenceNetworks
-from tests.sense.networks import DEAD, EVERY, FAULTED, MOVED, QUIET, bundled, day_of, meters_of, open_network
+from tests.sense.networks import (
+    DEAD,
+    EVERY,
+    FAULTED,
+    MOVED,
+    QUIET,
+    bundled,
+    day_of,
+    meters_of,
+    open_network,
+    shown,
+    total,
+)  # fmt: skip
 from tests.simulate.bench import ARRAYS
 
 Complex = npt.NDArray[np.complex128]
@@ -103,7 +115,7 @@ def dense(meters: Meters, key: str, values: Floats, n_slots: int) -> Floats:
 def flows(meters: Meters, measured: Measured, table: str, n_slots: int) -> tuple[Floats, Complex]:
     """Current magnitudes, A, and complex powers, kVA, in their places. [hour, row, slot]"""
     amps, kw, kvar = (
-        dense(meters, key, measured.values[key], n_slots)
+        dense(meters, key, shown(meters, measured, key), n_slots)
         for key in (f"{table}.current_a", f"{table}.active_power_kw", f"{table}.reactive_power_kvar")
     )
     return amps, kw + 1j * kvar
@@ -221,9 +233,11 @@ def _assert_customers(grid: Grid, witness: Witness, meters: Meters, measured: Me
             else:
                 pairs = {1: [(0, 1)], 2: [(0, 1), (1, 2)], 3: [(0, 1), (1, 2), (2, 0)]}[phases]
                 volts[hour, row] = np.mean([abs(v[a] - v[b]) for a, b in pairs])
-    ours = measured.values["consumer.active_power_kw"] + 1j * measured.values["consumer.reactive_power_kvar"]
+    ours = shown(meters, measured, "consumer.active_power_kw") + 1j * shown(
+        meters, measured, "consumer.reactive_power_kvar"
+    )
     assert close(ours, power, np.maximum(np.abs(power).max(axis=0), 1e-3))
-    assert close(measured.values["consumer.voltage_v"], volts, 1e3 * grid.consumer["rated_kv"].to_numpy())
+    assert close(shown(meters, measured, "consumer.voltage_v"), volts, 1e3 * grid.consumer["rated_kv"].to_numpy())
     _assert_demand(grid, witness, meters, measured)
 
 
@@ -245,10 +259,10 @@ def _assert_demand(grid: Grid, witness: Witness, meters: Meters, measured: Measu
                     present[bus, slot] = True
     customers = meters.customers
     for share, part, entries, key in (
-        (measured.share_kw, demand.real, customers.active_demand, "bus.active_power_kw"),
-        (measured.share_kvar, demand.imag, customers.reactive_demand, "bus.reactive_power_kvar"),
+        (measured.share[0], demand.real, customers.active_demand, "bus.active_power_kw"),
+        (measured.share[1], demand.imag, customers.reactive_demand, "bus.reactive_power_kvar"),
     ):
-        ours = dense(meters, key, entries.total(share), OWN + 1)
+        ours = dense(meters, key, total(entries, share), OWN + 1)
         theirs = np.where(present, part, np.nan)
         assert close(ours, theirs, np.maximum(np.nanmax(np.abs(demand), axis=(0, 2)), 1e-3))
 
@@ -267,9 +281,9 @@ def _assert_heads(grid: Grid, witness: Witness, meters: Meters, measured: Measur
 
 
 def _assert_buses(grid: Grid, day: Day, meters: Meters, measured: Measured) -> None:
-    volts = dense(meters, "bus.voltage_v", measured.values["bus.voltage_v"], OWN + 1)
-    angle = dense(meters, "bus.angle_deg", measured.values["bus.angle_deg"], PHASES)
-    assert np.array_equal(measured.values["winding.tap_pu"], day.tap_pu)
+    volts = dense(meters, "bus.voltage_v", shown(meters, measured, "bus.voltage_v"), OWN + 1)
+    angle = dense(meters, "bus.angle_deg", shown(meters, measured, "bus.angle_deg"), PHASES)
+    assert np.array_equal(shown(meters, measured, "winding.tap_pu"), day.tap_pu)
     for node, (bus, conductor) in enumerate(zip(grid.wiring.bus, grid.wiring.conductor, strict=True)):
         if conductor > PHASES:
             continue
@@ -293,11 +307,11 @@ def test_an_instrument_shows_the_same_whatever_else_is_metered(feeder: str, poli
     for mix in (MOVED, FAULTED):
         day = day_of(network, mix)
         full, part = every.read(day), some.read(day)
-        for key, values in part.values.items():
+        for key in SHOWN:
             order = np.argsort(every.places[key])
             at = order[np.searchsorted(every.places[key][order], some.places[key])]
             assert np.array_equal(every.places[key][at], some.places[key])
-            assert np.array_equal(full.values[key][:, at], values), key
+            assert np.array_equal(shown(every, full, key)[:, at], shown(some, part, key)), key
 
 
 def test_taps_and_steps_moved_in_the_days_that_were_compared() -> None:
@@ -321,8 +335,8 @@ def test_a_dead_bus_shows_no_volts_and_no_angle() -> None:
     grid, day = network.published.grid, day_of(network, DEAD)
     meters = meters_of(grid, "clean")
     measured = meters.read(day)
-    volts = dense(meters, "bus.voltage_v", measured.values["bus.voltage_v"], OWN + 1)
-    angle = dense(meters, "bus.angle_deg", measured.values["bus.angle_deg"], PHASES)
+    volts = dense(meters, "bus.voltage_v", shown(meters, measured, "bus.voltage_v"), OWN + 1)
+    angle = dense(meters, "bus.angle_deg", shown(meters, measured, "bus.angle_deg"), PHASES)
     dead = np.setdiff1d(np.arange(len(grid.bus)), grid.wiring.bus[day.energised])
     assert len(dead)
     assert np.nanmax(volts[:, dead]) < 1e-3 * 230.0
@@ -334,7 +348,7 @@ def test_a_day_in_read_only_memory_is_measured_like_any_other() -> None:
     meters, day = meters_of(network.published.grid, "clean"), day_of(network, FAULTED)
     mapped = replace(day, **{name: _read_only(getattr(day, name)) for name in ARRAYS})
     one, other = meters.read(day), meters.read(mapped)
-    assert all(np.array_equal(one.values[key], other.values[key]) for key in one.values)
+    assert np.array_equal(one.values, other.values) and np.array_equal(one.share, other.share)
 
 
 def _read_only(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

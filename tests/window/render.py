@@ -81,4 +81,4 @@ def report(grid: Grid, *readings: tuple[str, int, int, int, float]) -> Readings:
     for key, hour, row, slot, number in readings:
         value[key][hour, row, slot] = np.float32(number)
         seen[key][hour, row, slot] = True
-    return Readings(value, seen)
+    return Readings.of(value, seen)

@@ -12,6 +12,7 @@ from mycelium.feeders import FEEDERS
 from mycelium.grid.grid import Grid
 from mycelium.grid.nominal_angle import nominal_angle, wrap
 from mycelium.schema import HOURS, FaultPlace, FaultType
+from mycelium.sense.readings import Readings
 from mycelium.simulate.cases import CaseMix
 from mycelium.simulate.day import Day
 from mycelium.window.columns import Store, WindowOptions
@@ -107,7 +108,7 @@ def test_one_voltage_reading_of_the_day_makes_a_customer_observed() -> None:
     row = int(np.flatnonzero(case.grid.consumer["eligible"].to_numpy())[3])
     seen["consumer.voltage_v"][17, row] = True
     value["consumer.voltage_v"][17, row] = 229.0
-    _, targets = both(Case(case.grid, case.day, type(case.readings)(value, seen)))
+    _, targets = both(Case(case.grid, case.day, Readings.of(value, seen)))
     assert targets.phase_observed.nonzero().ravel().tolist() == [row]
 
 
