@@ -30,7 +30,7 @@ lock:  ## resolve requirements.lock again, for every supported Python
 	$(VENV)-lock/bin/python -m pip install --quiet uv
 	$(VENV)-lock/bin/uv pip compile --universal --python-version 3.11 --group dev pyproject.toml --no-annotate -o requirements.lock
 	# What torch needs of CUDA is for its own wheel to say: a CPU build needs none.
-	sed -i.bak -E '/^(nvidia-|cuda-|triton)/d' requirements.lock && rm requirements.lock.bak
+	sed -i.bak -E '/^(nvidia-|cuda-)/d' requirements.lock && rm requirements.lock.bak
 	rm -rf $(VENV)-lock
 
 benchmark: setup  ## speed, as ratios in one run

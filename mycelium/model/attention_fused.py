@@ -94,11 +94,11 @@ def _keep_projection(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(x, weight, row, *tables)
 
 
-def _return_projection(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _return_projection(ctx: Any, grad: Tensor) -> tuple[Tensor | list[None] | None, ...]:
     x, weight, row, *tables = ctx.saved_tensors
     grad_x, grad_weight, grad_bias = project_backward(grad.contiguous(), x, weight, row, tables)
     biased = grad_bias.to(weight.dtype) if ctx.biased else None
-    return grad_x, grad_weight.to(weight.dtype), biased, None, None
+    return grad_x, grad_weight.to(weight.dtype), biased, None, [None] * len(tables)
 
 
 project.register_autograd(_return_projection, setup_context=_keep_projection)
@@ -193,10 +193,10 @@ def _keep_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Ten
     ctx.save_for_backward(unit, branch, output[1], *tables)
 
 
-def _return_attention(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+def _return_attention(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | list[None] | None, ...]:
     unit, branch, lse, *tables = ctx.saved_tensors
     grads = attend_backward(grad.contiguous(), unit, branch, lse, tables, ctx.first_value, ctx.n_rivals)
-    return *grads, None, None, None, None, None
+    return *grads, [None] * len(tables), None, None, None, None
 
 
 attend.register_autograd(_return_attention, setup_context=_keep_attention)

@@ -4,8 +4,8 @@ One program treats one destination (or source) at some hours: edges are the same
 go the same way. Hubs (more than LIMIT edges) have programs of their own, whose rows are edges at one hour instead.
 Every output is written once, by one program, in a fixed order: results are the same bits in every run.
 
-No ``tl.dot`` is used: sums are float32, whatever the inputs are. Kernels are checked against the index path by
-``benchmarks/attention.py``, and by ``tests`` where Triton's interpreter is there.
+No ``tl.dot`` is used: sums are float32, whatever the inputs are. ``test_attention_fused.py`` checks kernels against the
+index path in Triton's interpreter, and that they compile for a GPU; ``benchmarks/attention.py`` checks them on one.
 """
 
 from __future__ import annotations
@@ -184,7 +184,8 @@ def attend_backward_targets(
                     e = _read(branch, time * n_branches + edge_unit, edge_unit >= 0, HEADS, DIM)
                     k = _read(unit, time * n_units + key, on, HEADS, DIM) + e
                     v = _read(unit, time * n_units + value, on, HEADS, DIM) + e
-                    weight = tl.where(on[:, None], tl.exp(tl.sum(q * k, axis=2) - norm), 0.0)
+                    score = tl.where(on[:, None], tl.sum(q * k, axis=2), float("-inf"))
+                    weight = tl.exp(score - norm)
                     mean += weight * tl.sum(g * v, axis=2)
                 mean = _total(mean, WIDE)
                 grad_q = tl.zeros([TILE, HEADS, DIM], tl.float32)
@@ -197,7 +198,8 @@ def attend_backward_targets(
                     e = _read(branch, time * n_branches + edge_unit, edge_unit >= 0, HEADS, DIM)
                     k = _read(unit, time * n_units + key, on, HEADS, DIM) + e
                     v = _read(unit, time * n_units + value, on, HEADS, DIM) + e
-                    weight = tl.where(on[:, None], tl.exp(tl.sum(q * k, axis=2) - norm), 0.0)
+                    score = tl.where(on[:, None], tl.sum(q * k, axis=2), float("-inf"))
+                    weight = tl.exp(score - norm)
                     slope = weight * (tl.sum(g * v, axis=2) - mean)
                     grad_q += slope[:, :, None] * k
                     grad_e = weight[:, :, None] * g + slope[:, :, None] * q
