@@ -1,9 +1,9 @@
 """Placement: which elements carry sensors. A function of (network, policy, published Grid) only; kept by name.
 
 Drawn once per network and policy. Names keep it valid for record variants and later imports, whose rows may be ordered
-otherwise; what a placement does not name carries no sensor. Wherever one of several must come first, a lot decides: a
-hash of the name, the network and the policy. A name may tell a phase ("house_12_b"), so its alphabetical place must not
-count.
+otherwise; what a placement does not name carries no sensor, but for ties that a variant adds. Wherever one of several
+must come first, a lot decides: a hash of the name, the network and the policy. A name may tell a phase ("house_12_b"),
+so its alphabetical place must not count.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mycelium.grid.service import secondary_windings
 from mycelium.grid.topology import branches, sources
 from mycelium.sense.k_center import farthest_first
 from mycelium.sense.policies import Noise, Policy, Strategy
+from mycelium.simulate.seeds import generator
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -88,7 +89,21 @@ class Placement:
         winding = placed["transformers"][owner] & (grid.winding["number"] == 1).to_numpy()
         secondary = secondary_windings(grid)
         winding[secondary] |= placed["dt_meters"][at[secondary]]
-        return PlacedSensors(bus, placed["lines"], winding, placed["consumers"], placed["reactive"])
+        line = placed["lines"] | self._on_ties(grid)
+        return PlacedSensors(bus, line, winding, placed["consumers"], placed["reactive"])
+
+    def _on_ties(self, grid: Grid) -> Flags:
+        """Ties that a record variant added and that have a flow sensor. [line]
+
+        They carry one as often as any line does: were they never metered, silence would say that a switch is open.
+        """
+        tie = grid.line["tie"].to_numpy().astype(bool)
+        bus = grid.bus["name"].to_numpy()
+        for row in np.flatnonzero(tie):
+            ends = (str(bus[grid.line[end].iat[row]]) for end in ("bus1", "bus2"))
+            lot = generator("tie sensor", self.network, self.policy.name, str(grid.line["name"].iat[row]), *ends)
+            tie[row] = lot.random() < self.policy.branch_share
+        return tie
 
     def _rows(self, grid: Grid, part: str) -> Flags:
         table, names = _NAMED[part], getattr(self, part)
@@ -192,7 +207,7 @@ def _place_flow(grid: Grid, policy: Policy, network: str) -> tuple[Ints, Ints]:
 
 def _choose(grid: Grid, policy: Policy, seeds: Ints, ordered: Ints, count: int) -> Ints:
     """Places in a pool, given as buses in the order of the lot, that get a sensor."""
-    if policy.strategy is Strategy.UNIFORM:
+    if policy.strategy == Strategy.UNIFORM:
         return np.arange(count)
     return farthest_first(branches(grid), seeds, ordered, count)
 
@@ -204,7 +219,7 @@ def _place_customers(grid: Grid, policy: Policy, network: str) -> Ints:
     """
     consumers = np.arange(len(grid.consumer))
     order = _order(_names(grid, "consumer", consumers), network, policy, "consumer")
-    if policy.strategy is Strategy.K_CENTER:
+    if policy.strategy == Strategy.K_CENTER:
         serving = grid.consumer["transformer"].to_numpy()
         transformer = [f"transformer.{name}" for name in grid.transformer["name"]]
         area = [

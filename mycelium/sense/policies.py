@@ -5,11 +5,20 @@ The seven of the paper are in ``POLICIES``; a ``Policy`` of one's own works ever
 
 from __future__ import annotations
 
-import math
+import re
+import sys
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from mycelium.schema import Quantity
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}")
+
+
+def _check_number(what: str, value: object, highest: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= highest:
+        limit = f"between 0 and {highest:g}" if highest <= 1.0 else "finite and not negative"
+        raise ValueError(f"{what} is {value!r}; it must be a number, {limit}")
 
 
 class Strategy(StrEnum):
@@ -46,10 +55,8 @@ class Noise:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            highest = 1.0 if field.name.endswith("_missing") else math.inf
-            if not 0.0 <= value <= highest or not math.isfinite(value):
-                raise ValueError(f"Noise.{field.name} is {value}; it must lie between 0 and {highest}")
+            highest = 1.0 if field.name.endswith("_missing") else sys.float_info.max
+            _check_number(f"Noise.{field.name}", getattr(self, field.name), highest)
 
     def sigma(self, quantity: Quantity) -> float:
         """Standard deviation: relative, but of an angle in degrees. A tap is read exactly."""
@@ -81,7 +88,7 @@ class Policy:
     Source buses and feeder heads are seen under every policy, and so is the position of every regulated tap.
 
     Attributes:
-        name: Placements and draws depend on it.
+        name: Placements and draws depend on it, and it names files: letters, digits, '_', '-', '.' and blanks.
         bus_share: Share of plain buses with a voltage sensor.
         dt_share: Share of distribution transformers' secondary buses with a meter of voltage, current and power.
         branch_share: Share of lines and other transformers with a flow sensor.
@@ -101,12 +108,18 @@ class Policy:
     noise: Noise = Noise()
 
     def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("a Policy needs a name")
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"a Policy's name has letters, digits, '_', '-', '.' and blanks, 100 at most; not {self.name!r}"
+            )
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.endswith("_share") and not 0.0 <= value <= 1.0:
-                raise ValueError(f"Policy '{self.name}': {field.name} is {value}; it must lie between 0 and 1")
+            if field.name.endswith("_share"):
+                _check_number(f"Policy '{self.name}': {field.name}", getattr(self, field.name), 1.0)
+        if self.strategy not in list(Strategy):
+            raise ValueError(f"Policy '{self.name}': strategy is {self.strategy!r}; expected one of {[*Strategy]}")
+        object.__setattr__(self, "strategy", Strategy(self.strategy))  # a text will do
+        if not isinstance(self.noise, Noise):
+            raise ValueError(f"Policy '{self.name}': noise is {self.noise!r}; expected a Noise")
 
 
 # What utilities have today, as the paper states it: buses, DT meters, branches, customers.

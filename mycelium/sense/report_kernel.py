@@ -19,13 +19,23 @@ _KEPT = types.Array(types.boolean, 2, "A", readonly=True)
 
 
 @numba.njit(
-    types.Tuple((types.int32[::1], types.float32[::1]))(_X, _ERROR, _KEPT, _KEPT, types.boolean[::1], _K, _K),
+    types.int64(
+        _X, _ERROR, _KEPT, _KEPT, types.boolean[::1], _K, _K, types.int32[::1], types.float32[::1]
+    ),
     cache=True, nogil=True, error_model="numpy",
 )  # fmt: skip
 def report(
-    exact: Floats, error: Floats32, kept: Flags, demand_kept: Flags, is_angle: Flags, order: Ints, place: Ints
-) -> tuple[npt.NDArray[np.int32], Floats32]:
-    """What arrives: place in [place, hour], flat and ascending, and value. [reading]
+    exact: Floats,
+    error: Floats32,
+    kept: Flags,
+    demand_kept: Flags,
+    is_angle: Flags,
+    order: Ints,
+    place: Ints,
+    at: npt.NDArray[np.int32],
+    value: Floats32,
+) -> int:
+    """Write what arrives, and say how much that is.
 
     Args:
         exact: Without errors, but the demand of buses, which comes last, with those of its meters. [entry, hour]
@@ -34,9 +44,10 @@ def report(
         is_angle: The error is added, within a full turn, rather than relative. [entry]
         order: Entries by place. [entry]
         place: Where they stand, in this order. [entry]
+        at: Receives places in [place, hour], flat and ascending; room for all that could arrive. [reading]
+        value: Receives values. [reading]
     """
     shown, hours = kept.shape
-    at, value = np.empty(len(order) * hours, np.int32), np.empty(len(order) * hours, np.float32)
     k = 0
     for rank in range(len(order)):
         e, first = order[rank], place[rank] * hours
@@ -57,7 +68,7 @@ def report(
                 x *= 1.0 + error[e, h]
             at[k], value[k] = first + h, x  # written over by the next one if it is lost
             k += kept[e, h]
-    return at[:k], value[:k]
+    return k
 
 
 @numba.njit(

@@ -34,10 +34,12 @@ def sense(meters: Meters, day: Day, *sample: str | int) -> Readings:
     measured = meters.read(day)
     reported, arrives = demand_of_buses(meters, measured, disturbance)
     exact = np.concatenate([measured.values, reported]) if len(reported) else measured.values
-    place, value = report(
-        exact, disturbance.error, disturbance.kept, arrives, meters.disturber.is_angle, meters.order, meters.place
-    )
-    return Readings(meters.layout, place, value)
+    place, value = np.empty(exact.size, np.int32), np.empty(exact.size, np.float32)
+    count = report(
+        exact, disturbance.error, disturbance.kept, arrives, meters.disturber.is_angle, meters.order, meters.place,
+        place, value,
+    )  # fmt: skip
+    return Readings(meters.layout, place[:count], value[:count])
 
 
 def demand_of_buses(meters: Meters, measured: Measured, disturbance: Disturbance) -> tuple[Floats, Flags]:

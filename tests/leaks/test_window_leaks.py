@@ -21,7 +21,8 @@ from mycelium.window.normalise import Normalisation
 from mycelium.window.static import GridFeatures
 from mycelium.window.temporal import Observer
 from tests.conftest import ReferenceNetworks
-from tests.leaks.windows import KINDS, Kind, bits, kind_of, mask_tables, other_truth
+from tests.leaks.windows import KINDS, Kind, bits, kind_of, mask_tables, other_truth, variants_of
+from tests.sense.networks import bundled
 
 pytestmark = pytest.mark.xdist_group("window leaks")  # one worker compiles the networks, once
 
@@ -94,7 +95,7 @@ def test_which_targets_count_is_no_input(kind: Kind) -> None:
 def test_inputs_are_made_of_records_and_readings_by_their_types() -> None:
     assert list(inspect.signature(Observer.observe).parameters) == ["self", "readings"]
     assert list(inspect.signature(GridFeatures.of).parameters) == ["grid", "options", "normalisation"]
-    assert set(Readings.__dataclass_fields__) == {"value", "seen"}
+    assert set(Readings.__dataclass_fields__) == {"layout", "place", "reported"}
 
 
 # ---- a classifier that sees masks only -----------------------------------------------------------------------------
@@ -128,6 +129,18 @@ def test_masks_do_not_tell_switches_or_faults(task: str, masks: dict[str, pd.Dat
     independent = min(table["truth"].sum(), (1 - table["truth"]).sum()) / len(POLICIES)
     area = roc_auc_score(table["truth"], score)
     assert area < 0.5 + 3 * np.sqrt(1 / (12 * independent))
+
+
+def test_masks_do_not_tell_added_ties() -> None:
+    """On record variants, ties are switches among others: whether one is metered says nothing of its position."""
+    kinds = [kind for name in ("ieee13", "ieee34") for kind in variants_of(bundled(name), 12)]
+    table = mask_tables(kinds, with_ties=True)["switch"]
+    score = np.empty(len(table))
+    for train, test, features in _folds(table):
+        score[test] = _fitted(features[train], table["truth"][train]).predict_proba(features[test])[:, 1]
+    independent = min(table["truth"].sum(), (1 - table["truth"]).sum()) / len(POLICIES)
+    assert independent > 60
+    assert roc_auc_score(table["truth"], score) < 0.5 + 3 * np.sqrt(1 / (12 * independent))
 
 
 def test_a_mask_that_follows_the_truth_would_be_found(masks: dict[str, pd.DataFrame]) -> None:

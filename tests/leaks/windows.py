@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ class Kind:
     """A network and some of its days, with everything that happens."""
 
     name: str
+    published: Grid
     grid: Grid
     days: tuple[Day, ...]
 
@@ -72,7 +74,8 @@ class Kind:
 
     @functools.cached_property
     def _meters(self) -> dict[str, Meters]:
-        return {name: Meters.of(self.grid, place(self.grid, policy, self.name)) for name, policy in POLICIES.items()}
+        placed = {name: place(self.published, policy, self.name) for name, policy in POLICIES.items()}
+        return {name: Meters.of(self.grid, placement) for name, placement in placed.items()}
 
     def readings(self, day: Day, policy: str, *sample: int) -> Readings:
         return sense(self._meters[policy], day, *sample)
@@ -98,7 +101,20 @@ def kind_of(master: Path, root: Path, days: int) -> Kind:
     assert len(found) == days, f"{master}: {len(found)} days in {_ATTEMPTS} cases"
     grid = network.published.grid
     network.close()
-    return Kind(network.name, grid, tuple(found))
+    return Kind(network.name, grid, grid, tuple(found))
+
+
+def variants_of(network: Network, days: int) -> list[Kind]:
+    """Record variants of a network, each with those of its first days that are simulated on it."""
+    found: dict[int, list[Day]] = {}
+    number = 0
+    while sum(len(part) for part in found.values()) < days:
+        with contextlib.suppress(Rejection):
+            day = network.simulate(11, number, replace(EVENTS, variant=1.0, keep_supply=0.7, lose_supply=0.0))
+            found.setdefault(day.variant, []).append(day)
+        number += 1
+    published = network.published.grid
+    return [Kind(network.name, published, network.circuit(number).grid, tuple(part)) for number, part in found.items()]
 
 
 def other_truth(day: Day, with_phases: bool) -> Day:
@@ -130,7 +146,7 @@ def bits(window: Window) -> list[bytes]:
 # ---- what was seen, as a classifier wants it -----------------------------------------------------------------------
 
 
-def mask_tables(kinds: list[Kind]) -> dict[str, pd.DataFrame]:
+def mask_tables(kinds: list[Kind], with_ties: bool = False) -> dict[str, pd.DataFrame]:
     """Nothing but masks, for customers in question, switches and whole networks, with their truth."""
     found: dict[str, list[pd.DataFrame]] = {"phase": [], "switch": [], "fault": []}
     for kind in kinds:
@@ -138,15 +154,15 @@ def mask_tables(kinds: list[Kind]) -> dict[str, pd.DataFrame]:
             for policy in POLICIES:
                 batch = kind.batch(day, policy, k)
                 window, truth = batch.window(), batch.targets()
-                for task, rows in zip(found, _rows(window, truth), strict=True):
-                    found[task].append(rows.assign(network=kind.name, case=k))
+                for task, rows in zip(found, _rows(window, truth, with_ties), strict=True):
+                    found[task].append(rows.assign(network=kind.name, case=day.number))
     return {task: pd.concat(parts, ignore_index=True) for task, parts in found.items()}
 
 
-def _rows(window: Window, truth: Targets) -> Iterator[pd.DataFrame]:
+def _rows(window: Window, truth: Targets, with_ties: bool) -> Iterator[pd.DataFrame]:
     asked = np.flatnonzero(truth.phase_eligible.numpy())
     yield _seen(window, Store.CONSUMER, asked).assign(truth=truth.phase.numpy()[asked])
-    switches = np.flatnonzero((truth.is_switch & ~truth.tie).numpy())
+    switches = np.flatnonzero((truth.is_switch & (~truth.tie | with_ties)).numpy())
     yield _seen(window, Store.LINE, switches).assign(truth=truth.switch_open.numpy()[switches].astype(int))
     columns = {}
     for store, part in window.temporal.items():

@@ -380,7 +380,7 @@ def test_what_is_no_placement_is_refused_by_the_name_of_the_file(content: str, t
 
 @pytest.mark.parametrize("policy", ["clean", "observability_ami_dense"])
 @pytest.mark.parametrize("feeder", ["lv_town", "us_suburb", "ieee13"])
-def test_record_variants_carry_the_published_sensors_and_no_others(feeder: str, policy: str) -> None:
+def test_record_variants_carry_the_published_sensors_and_some_on_added_ties(feeder: str, policy: str) -> None:
     network = bundled(feeder)
     published = network.published.grid
     placed = place(published, POLICIES[policy], feeder)
@@ -388,13 +388,15 @@ def test_record_variants_carry_the_published_sensors_and_no_others(feeder: str, 
     for number in range(1, network.n_variants):
         grid = network.circuit(number).grid
         now = placed.on(grid)
+        tie = grid.line["tie"].to_numpy()
         for table, flags, earlier in (
-            ("bus", now.bus, before.bus), ("line", now.line, before.line),
+            ("bus", now.bus, before.bus), ("line", now.line & ~tie, before.line),
             ("consumer", now.consumer, before.consumer), ("consumer", now.reactive, before.reactive),
         ):  # fmt: skip
             names = grid.tables[table]["name"].to_numpy()[flags]
             assert set(names) == set(published.tables[table]["name"].to_numpy()[earlier])
-        assert not now.line[grid.line["tie"].to_numpy()].any()
+        if policy == "clean":
+            assert now.line[tie].all()
         assert now.winding.sum() == before.winding.sum()
 
 
@@ -402,3 +404,43 @@ def test_a_placement_of_another_network_is_refused_by_the_name_of_an_element() -
     placed = place(bundled("ieee13").published.grid, POLICIES["clean"], "ieee13")
     with pytest.raises(FeederError, match=r"sensor on bus '.+', which '.*lv_town' does not have"):
         placed.on(bundled("lv_town").published.grid)
+
+
+def test_an_added_tie_is_metered_as_often_as_any_line() -> None:
+    """Were it never metered, a switch's silence would say that it is open."""
+    policies = [
+        Policy(f"own_{k}", bus_share=0.0, dt_share=0.0, branch_share=0.3, customer_share=0.0, reactive_share=0.0)
+        for k in range(400)
+    ]
+    network = bundled("ieee13")
+    metered = asked = 0
+    for number in range(1, network.n_variants):
+        grid = network.circuit(number).grid
+        tie = grid.line["tie"].to_numpy()
+        for policy in policies:
+            metered += int(place(network.published.grid, policy, "ieee13").on(grid).line[tie].sum())
+            asked += int(tie.sum())
+    assert asked >= 400
+    assert abs(metered / asked - 0.3) < 5 * np.sqrt(0.3 * 0.7 / asked)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"strategy": "kcenter"}, {"noise": None}, {"bus_share": "0.1"}, {"dt_share": 1.5}, {"customer_share": True},
+        {"name": "../../x"}, {"name": ""}, {"name": "x" * 101}, {"branch_share": float("nan")},
+    ],
+)  # fmt: skip
+def test_a_policy_that_makes_no_sense_is_refused_by_name(wrong: dict[str, object]) -> None:
+    shares = dict.fromkeys(("bus_share", "dt_share", "branch_share", "customer_share", "reactive_share"), 0.1)
+    with pytest.raises(ValueError, match=str(next(iter(wrong)))[:4]):
+        Policy(**{"name": "mine", **shares, **wrong})
+
+
+def test_a_strategy_given_as_text_is_that_strategy() -> None:
+    grid = bundled("lv_town").published.grid
+    named, text = (
+        Policy("mine", 0.3, 0.5, 0.2, 0.4, 0.2, strategy)  # type: ignore[arg-type]
+        for strategy in (Strategy.UNIFORM, "uniform")
+    )
+    assert named == text and place(grid, named, "lv_town") == place(grid, text, "lv_town")
