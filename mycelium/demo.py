@@ -7,6 +7,7 @@ answers are printed beside the truth and drawn into an HTML file.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -27,6 +28,9 @@ from mycelium.simulate.day import Day
 from mycelium.simulate.fault import Fault
 from mycelium.simulate.network import Network, NetworkSource
 
+if TYPE_CHECKING:
+    from mycelium.model.mycelium import Mycelium
+
 POLICY = "observability_ami_medium"  # what it is metered with
 REPORT = Path("out/demo.html")
 FEEDER = "lv_town"
@@ -43,6 +47,11 @@ def run_demo(console: Console, weights: str | None = None, report: Path = REPORT
         weights: Folder or name of weights; the first that ship with the package if not given.
         report: HTML file to write.
     """
+    from mycelium.model.mycelium import Mycelium  # the model is imported when it is needed
+
+    bundled = _bundled()
+    weights = weights or next(iter(bundled), None)
+    model = None if weights is None else Mycelium.from_pretrained(weights)  # first: it may be refused
     master = feeder_path(FEEDER)
     found = inspect_model(master)
     facts = found.as_dict()
@@ -66,15 +75,13 @@ def run_demo(console: Console, weights: str | None = None, report: Path = REPORT
     )
     if case.fault is not None:
         console.print(f"[bold]4. The fault.[/] {_fault_effect(grid, day, case.fault)}")
-    bundled = _bundled()
-    weights = weights or next(iter(bundled), None)
-    if weights is None:
+    if model is None:
         console.print(
             "[bold]5. The estimate.[/] No weights ship with this version: train some (`mycelium train "
             "experiments/toy.toml`), then `mycelium demo --weights out/toy/best`."
         )
         return
-    _estimate(console, grid, day, weights, report)
+    _estimate(console, grid, day, model, report, str(weights))
     if weights in bundled:
         console.print(
             "   The weights that ship are a narrow model that a processor trained in an hour: they show how it is "
@@ -84,20 +91,18 @@ def run_demo(console: Console, weights: str | None = None, report: Path = REPORT
 
 def _bundled() -> list[str]:
     """Names of weights that ship with the package."""
-    from mycelium.model.weights import BUNDLED  # the model is imported when it is needed
+    from mycelium.model.weights import BUNDLED
 
     return sorted(folder.name for folder in BUNDLED.iterdir() if folder.is_dir()) if BUNDLED.is_dir() else []
 
 
-def _estimate(console: Console, grid: Grid, day: Day, weights: str, report: Path) -> None:
+def _estimate(console: Console, grid: Grid, day: Day, model: Mycelium, report: Path, weights: str) -> None:
     """Meter the day, answer the four questions from the readings, and compare with the truth."""
-    from mycelium.model.mycelium import Mycelium
     from mycelium.report.answers import Answers
     from mycelium.report.page import write_report
     from mycelium.report.truth import compared, true_targets
 
     readings = sense(Meters.of(grid, place(grid, POLICIES[POLICY], day.network)), day, day.seed, day.number)
-    model = Mycelium.from_pretrained(weights)
     answers = Answers.of(grid, model.estimate(grid, readings))
     truth = true_targets(grid, day)
     console.print(
@@ -107,7 +112,7 @@ def _estimate(console: Console, grid: Grid, day: Day, weights: str, report: Path
     for row in compared(answers, truth):
         table.add_row(*(escape(text) for text in row))
     console.print(table)
-    write_report(report, grid, readings, answers, truth)
+    write_report(report, grid, readings, answers, truth, FEEDER)
     console.print(f"   Drawn, with the truth beside it: {report}")
 
 

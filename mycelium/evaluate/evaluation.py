@@ -14,15 +14,16 @@ import torch
 
 from mycelium.corpus.files import write_whole
 from mycelium.errors import FeederError
-from mycelium.evaluate.frozen import FrozenSamples
+from mycelium.evaluate.frozen import FrozenSamples, Group
 from mycelium.evaluate.kept import Done, Kept
 from mycelium.evaluate.scores import Scores
-from mycelium.evaluate.sums import CONFIDENCE_BINS, join, sums_of
+from mycelium.evaluate.sums import CONFIDENCE_BINS, Sums, join, sums_of
 from mycelium.model.mycelium import Mycelium
 from mycelium.window.sample import SampleId
 from mycelium.window.targets import FAULT_CLASSES
 
 FORMAT = 1
+_NEEDED = ("label", "split", "place", "networks", "cases", "samples")  # of ``Results.about``, for tables
 COLUMNS = ("network", "policy", "metric", "value", "low", "high", "count", "networks")
 
 
@@ -49,21 +50,33 @@ def evaluate(
     kept = kept or Kept(None, "")
     done = kept.load()
     tick(len(done.samples))
-    for group in samples.groups_on(device, done.groups):
-        parts = [done.sums] if done.samples else []
-        new: list[SampleId] = []
-        for batch in group.batches.values():
-            window, targets = batch.window(), batch.targets()
-            with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                estimates = model(window)
-            parts.append(sums_of(estimates, targets, window, model.config.tasks))
-            new += targets.samples
-        done = Done(done.groups + 1, [*done.samples, *new], join(parts) if parts else done.sums)
-        kept.save(done)
-        tick(len(new))
+    try:
+        for group in samples.groups_on(device, done.groups):
+            found, new = _sums_of_group(model, group, device, half)
+            parts = [done.sums, *found] if done.samples else found
+            done = Done(done.groups + 1, [*done.samples, *new], join(parts) if parts else done.sums)
+            kept.save(done)
+            tick(len(new))
+    finally:
+        kept.save(done, at_once=True)  # also when it is interrupted
     if not done.samples:
         raise FeederError("no sample to evaluate on: every case was rejected")
     return Scores.of(done.samples, {name: values.numpy() for name, values in done.sums.items()})
+
+
+def _sums_of_group(
+    model: Mycelium, group: Group, device: torch.device, half: bool
+) -> tuple[list[Sums], list[SampleId]]:
+    """Sums of every batch of a group, and which samples they are of."""
+    found: list[Sums] = []
+    samples: list[SampleId] = []
+    for batch in group.batches.values():
+        window, targets = batch.window(), batch.targets()
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            estimates = model(window)
+        found.append(sums_of(estimates, targets, window, model.config.tasks))
+        samples += targets.samples
+    return found, samples
 
 
 @dataclass(frozen=True)
@@ -71,8 +84,8 @@ class Results:
     """What an evaluation found, as it is kept in a file.
 
     Attributes:
-        about: What was evaluated on what: ``label``, ``weights`` (their hash), ``split``, ``place``, ``seed``,
-            ``samples``, ``missing`` (of rejected cases), ``cases``, ``networks``.
+        about: What was evaluated on what: ``label``, ``weights`` (their hash), ``trained_on`` (names of networks),
+            ``split``, ``place``, ``seed``, ``samples``, ``missing`` (of rejected cases), ``cases``, ``networks``.
         table: As ``Scores.table``.
         reliability: Answers by confidence, for each question: number, mean confidence, share of right ones.
         confusion: Fault classes: of the truth by row, as answered by column; empty without that task.
@@ -122,8 +135,18 @@ class Results:
                 raise ValueError(f"format {record['format']}, expected {FORMAT}")
             table = pd.DataFrame(record["metrics"], columns=list(COLUMNS))
             table = table.astype(dict.fromkeys(("value", "low", "high"), "float64"))
+            key = ["network", "policy", "metric"]
+            if table.empty or table[key].isna().any(axis=None) or table.duplicated(key).any():
+                raise ValueError("its metrics are incomplete, or one is there twice")
+            missing = [name for name in _NEEDED if name not in record["about"]]
+            if missing:
+                raise ValueError(f"it does not say its {', '.join(missing)}")
             return Results(record["about"], table, record["reliability"], record["confusion"]["counts"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise FeederError(f"{path}: cannot be read: {error.strerror}") from error
+        except KeyError as error:
+            raise FeederError(f"{path}: not results of `mycelium evaluate --json` (without {error})") from error
+        except (ValueError, TypeError) as error:
             raise FeederError(f"{path}: not results of `mycelium evaluate --json` ({error})") from error
 
 

@@ -56,6 +56,10 @@ class FrozenConfig:
     options: WindowOptions = field(default_factory=WindowOptions)
     workers: int = 0
 
+    def __post_init__(self) -> None:
+        for name, least in (("buses_per_batch", 1), ("workers", 0)):
+            _check(name, getattr(self, name), least)
+
 
 @dataclass(frozen=True)
 class Group(Movable):
@@ -138,11 +142,11 @@ class FrozenSamples:
             yield from group.batches.values()
 
     def _tasks(self) -> Iterator[Task[Wanted]]:
-        policies = self.config.policies
-        for network, cases in self._cases.items():
+        policies = self.config.policies  # each network begins with the next one, so that few cases of many see all
+        for offset, (network, cases) in enumerate(self._cases.items()):
             for first in range(0, len(cases), _CASES_PER_TASK):
                 places = range(first, min(first + _CASES_PER_TASK, len(cases)))
-                seen = [policies if self.config.every_policy else (policies[k % len(policies)],) for k in places]
+                seen = [policies if self.config.every_policy else (policies[(k + offset) % len(policies)],) for k in places]
                 yield Task(network, tuple(Wanted(network, cases[k], p) for k, p in zip(places, seen, strict=True)))
 
 
@@ -177,6 +181,8 @@ def open_split(
         config: How to render; every case under every policy.
         norm: Constants of the training networks.
     """
+    if cases is not None:
+        _check("cases", cases, 1)
     if place.is_dir():
         return _stored(place, split, cases, config, norm)
     wanted, seed = _wanted(place, split, cases, seed)
@@ -197,17 +203,25 @@ def _stored(place: Path, split: Split, cases: int | None, config: FrozenConfig, 
 def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[list[tuple[Entry, int]], int]:
     try:
         content = tomllib.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise FeederError(f"{place}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise FeederError(f"{place}: neither a corpus nor a catalogue ({error})") from error
     if "network" in content:
-        found = [(entry, cases or _CASES) for entry in read_catalogue(place) if entry.split is split]
+        found = [(entry, _CASES if cases is None else cases) for entry in read_catalogue(place) if entry.split is split]
     else:
         planned = planned_cases(place)
-        found = [(entry, min(count, cases or count)) for entry, count in planned if entry.split is split]
+        chosen = [(entry, count) for entry, count in planned if entry.split is split]
+        found = [(entry, count if cases is None else min(count, cases)) for entry, count in chosen]
         seed = int(content["seed"])
     if not found:
         raise FeederError(f"{place}: no network is in the split '{split}'")
     return found, seed
+
+
+def _check(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise FeederError(f"{name} {value}: expected {least} or more")
 
 
 def entries_of(catalogue: Path, split: Split, patterns: Sequence[str]) -> list[Entry]:

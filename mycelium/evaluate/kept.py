@@ -47,6 +47,7 @@ class Kept:
         self._path = None if results is None else results.with_name(results.name + ".part")
         self._of, self._every = of, every_seconds
         self._written = -math.inf if every_seconds == 0 else time.monotonic()
+        self._groups = 0
 
     def load(self) -> Done:
         """What an earlier call finished; nothing if it was of something else, or the file is no such file."""
@@ -58,13 +59,16 @@ class Kept:
                 if about.get("of") != self._of:
                     return Done()
                 samples = [SampleId(**record) for record in json.loads(about["samples"])]
-                return Done(int(about["groups"]), samples, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+                self._groups = int(about["groups"])
+                return Done(self._groups, samples, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
         except (SafetensorError, KeyError, ValueError):
             return Done()
 
-    def save(self, done: Done) -> None:
-        """Keep it, if it is time."""
-        if self._path is None or time.monotonic() - self._written < self._every:
+    def save(self, done: Done, at_once: bool = False) -> None:
+        """Keep it, if it is time, or at once if it is the last chance."""
+        if self._path is None or done.groups == self._groups:
+            return
+        if not at_once and time.monotonic() - self._written < self._every:
             return
         about = {
             "of": self._of,
@@ -72,7 +76,7 @@ class Kept:
             "samples": json.dumps([asdict(sample) for sample in done.samples]),
         }
         write_whole(self._path, save({name: value.contiguous() for name, value in done.sums.items()}, about))
-        self._written = time.monotonic()
+        self._written, self._groups = time.monotonic(), done.groups
 
     def remove(self) -> None:
         """When the results are written."""

@@ -18,8 +18,8 @@ TITLES = {
     "synthetic": "Synthetic networks added to the reference networks",
     "size_cap": "Largest training network",
     "single_task": "Joint against single-task training",
-    "network": "Benchmark networks",
-    "policy": "Sensor policies, benchmark",
+    "network": "Networks",
+    "policy": "Sensor policies",
     "phase_matching": "Phase attribution by correlation",
     "wls": "Weighted least squares with oracle information",
 }

@@ -8,11 +8,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from mycelium.window.columns import OBJECT, Relation, Store, first, temporal_columns
+from mycelium.window.columns import OBJECT, Relation, Store
 from mycelium.window.window import Window
 
 _BRANCHES = (Relation.LINE, Relation.TRANSFORMER, Relation.REACTOR)
-_PHASES_AND_OWN = 4
 
 
 def bus_steps(window: Window, start: Tensor, end: Tensor, most: int) -> Tensor:
@@ -61,32 +60,50 @@ def _grown(window: Window, reached: Tensor) -> Tensor:
 
 
 def zones(window: Window) -> Tensor:
-    """A number for every candidate; two have the same if no bus whose voltage was reported at the last hour, when a
-    fault is, lies between them. A bus with a report, and a branch between two of them, are zones of their own.
-    [candidate]
+    """A number for every candidate; two have the same if nothing that was reported at the last hour, when a fault is,
+    lies between them. A bus that reports is a zone of its own; a line whose current or power is metered at its first
+    end is cut off there. [candidate]
     """
-    seen = _reported(window)
-    n = len(seen)
-    ends = torch.cat([window.edges[relation] for relation in _BRANCHES], dim=1).cpu().numpy()
-    dark = ~seen.cpu().numpy()
-    inner = ends[:, dark[ends].all(axis=0)]
-    _, label = connected_components(coo_array((np.ones(inner.shape[1]), (inner[0], inner[1])), shape=(n, n)), False)
-    of_bus = torch.from_numpy(label.astype(np.int64)).to(seen.device)  # a bus with a report has no inner branch
-    n_line, n_object = len(window.graph[Store.LINE]), len(window.graph[OBJECT])
-    result = torch.arange(n + n_line + n_object, device=seen.device) + n  # beyond every label
+    reports = _reporting(window)
+    metered = _seen(window, Store.LINE)
+    n, n_line, n_object = len(reports), len(window.graph[Store.LINE]), len(window.graph[OBJECT])
+    inner = [window.edges[relation] for relation in _BRANCHES]
+    inner[0] = inner[0][:, ~metered]
+    ends = torch.cat(inner, dim=1)
+    one, other = ends[:, ~reports[ends].any(dim=0)].cpu().numpy()
+    _, label = connected_components(coo_array((np.ones(len(one)), (one, other)), shape=(n, n)), False)
+    of_bus = torch.from_numpy(label.astype(np.int64)).to(reports.device)  # a bus that reports has no inner branch
+    result = torch.arange(n + n_line + n_object, device=reports.device) + n  # beyond every label
     result[:n] = of_bus
     owner, edge = window.edges[Relation.OBJECT_EDGE]
-    for first_row, rows, pair in (
-        (n, torch.arange(n_line, device=seen.device), window.edges[Relation.LINE]),
-        (n + n_line, owner, window.edges[Relation.TRANSFORMER][:, edge]),
+    line, pair = torch.arange(n_line, device=reports.device), window.edges[Relation.LINE]
+    units = window.edges[Relation.TRANSFORMER][:, edge]
+    for rows, end, free in (
+        (n + line, pair[0], ~metered),
+        (n + line, pair[1], torch.ones_like(metered)),
+        *((n + n_line + owner, end, torch.ones_like(owner, dtype=torch.bool)) for end in units),
     ):
-        for end in pair:
-            inside = ~seen[end]
-            result[first_row + rows[inside]] = of_bus[end[inside]]
+        inside = ~reports[end] & free
+        result[rows[inside]] = of_bus[end[inside]]
     return result
 
 
-def _reported(window: Window) -> Tensor:
-    """Buses with a voltage reading at the last hour. [bus]"""
-    place = first(temporal_columns(window.options)[Store.BUS], "voltage_v")
-    return window.temporal[Store.BUS].seen[-1, :, place : place + _PHASES_AND_OWN].any(dim=-1)
+def _reporting(window: Window) -> Tensor:
+    """Buses where anything was reported at the last hour: by the bus, a customer, a transformer's terminal or the
+    feeder head. [bus]
+    """
+    reports = _seen(window, Store.BUS)
+    for store, relation in (
+        (Store.CONSUMER, Relation.SERVICE),
+        (Store.TERMINAL, Relation.TERMINAL_BUS),
+        (Store.SUBSTATION, Relation.SOURCE),
+    ):
+        if store in window.temporal:  # optional parts of the inputs
+            meter, bus = window.edges[relation]
+            reports[bus[_seen(window, store)[meter]]] = True
+    return reports
+
+
+def _seen(window: Window, store: Store) -> Tensor:
+    """What has any reading at the last hour. [entity]"""
+    return window.temporal[store].seen[-1].any(dim=-1)

@@ -34,6 +34,8 @@ CONFIDENCE_BINS = 10
 APE_BINS_PER_DECADE, APE_DECADES = 60, (-7, 5)  # of absolute errors over their targets
 APE_BINS = APE_BINS_PER_DECADE * (APE_DECADES[1] - APE_DECADES[0])
 HOPS = (1, 2, 3)
+COVERED = 0.9  # probability of the set of places whose size is counted
+_ROUNDING = 1e-9  # of sums of probabilities
 
 Sums = dict[str, Tensor]
 
@@ -170,7 +172,9 @@ def _location(estimates: Estimates, targets: Targets, window: Window) -> Sums:
     incidence = torch.where(said == truth, 0, 2 * steps + (truth >= n_bus).long() + (said >= n_bus).long())
     ahead = _add((score > score[truth][graph]) & located[graph], graph, n)
     zone = zones(window)
-    log_p = segment_log_softmax(score, graph, n)
+    alike = zone == zone[truth][graph]
+    log_p = segment_log_softmax(score.double(), graph, n)
+    likely = _covering(log_p, graph)
     n_line = len(window.graph[Store.LINE])
     kind_of = torch.bucketize(torch.stack([truth, said]), truth.new_tensor([n_bus, n_bus + n_line]), right=True)
     return {
@@ -180,10 +184,22 @@ def _location(estimates: Estimates, targets: Targets, window: Window) -> Sums:
         **{f"hop{k}": located & (exact | (steps <= k)) for k in HOPS},
         **{f"incidence{k}": located & (incidence <= k) for k in HOPS},
         "zone_right": located & (exact | (zone[truth] == zone[said])),
+        "zone_chance": torch.where(located, _add(alike, graph, n) / _add(torch.ones_like(alike), graph, n), 0.0),
+        "cover_right": located & likely[truth],
+        "cover_size": torch.where(located, _add(likely, graph, n), 0),
         "reciprocal_rank": torch.where(located, 1.0 / (1.0 + ahead.double()), 0.0),
         "searched": torch.where(located, ahead, 0),
-        "location_nll": torch.where(located, -log_p[truth].double(), 0.0),
+        "location_nll": torch.where(located, -log_p[truth], 0.0),
     }
+
+
+def _covering(log_p: Tensor, graph: Tensor) -> Tensor:
+    """The fewest likeliest candidates of each sample that together have ``COVERED``. [candidate]"""
+    order = torch.argsort(log_p, descending=True, stable=True)
+    order = order[torch.argsort(graph[order], stable=True)]
+    p = log_p[order].exp()
+    before = p.cumsum(dim=0) - p - graph[order]  # every sample has 1 in all, and they stand one after the other
+    return torch.zeros_like(order, dtype=torch.bool).index_put((order,), before < COVERED - _ROUNDING)
 
 
 def _best(score: Tensor, graph: Tensor, n: int) -> Tensor:

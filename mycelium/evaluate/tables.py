@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from mycelium.evaluate.paper_tables import TITLES, PaperRow, paper_rows
 from mycelium.evaluate.scores import ALL, MACRO, POOLED
 
 DIFFER = (
-    "The networks differ. Ours trains on Greensboro feeders, which the paper tests on; the paper's 296-bus and "
-    "European networks are not ours. Rows of the paper and ours are no comparison number by number."
+    "The networks differ: the Greensboro feeders that the paper tests on are in our training split, and its 296-bus "
+    "and European networks are not ours. Rows of the paper and ours are no comparison number by number."
 )
+_GREENSBORO = "smartds_gso"  # how the names of its feeders begin
 HEADERS = (
     "p.u.", "V", "deg", "MAPE %", "phase", "sw. P", "sw. R", "sw. F1", "det. F1", "class5", "loc.", "hop@1", "hop@2",
     "hop@3",
 )  # fmt: skip
+_HEAD = ("split", "network", "policy", "method", *HEADERS)
 _DECIMALS = (5, 2, 3, 3, *(4,) * 10)
 _BY_NETWORK, _BY_POLICY = ("network",), ("policy", "wls")
 
@@ -111,45 +114,55 @@ def _cell(value: np.ndarray[tuple[int], np.dtype[np.float64]], decimals: int, in
 
 def header(results: Sequence[Results]) -> list[str]:
     """What must be said before the numbers."""
-    ours = [
-        f"{r.about['label']} (ours): split '{r.about['split']}' of {r.about['place']}, {r.about['networks']} networks, "
-        f"{r.about['cases']} cases, {r.about['samples']} samples."
-        for r in results
-    ]
-    return [DIFFER, *ours]
+    return [DIFFER, *(_of_result(result.about) for result in results)]
 
 
-def render(table: str, lines: Sequence[Line], results: Sequence[Results], form: Format) -> str:
-    """A table as text.
-
-    Args:
-        table: Name in ``paper_tables.TITLES``.
-        lines: Its rows.
-        results: What ours are of.
-        form: Of the text.
-    """
-    head = ("split", "network", "policy", "method", *HEADERS)
-    rows = [(line.split, line.network, line.policy, line.label, *line.cells) for line in lines]
-    if form is Format.CSV:
-        marked = [(table, str(line.ours).lower(), *row) for line, row in zip(lines, rows, strict=True)]
-        return _csv([("table", "ours", *head), *marked])
-    said = header(results)
-    if form is Format.LATEX:
-        return _latex(TITLES[table], said, head, rows)
-    rule = "|" + "---|" * 4 + "---:|" * len(HEADERS)
-    printed = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    return "\n".join(
-        [f"### {TITLES[table]}", "", *(f"> {text}" for text in said), "", printed[0], rule, *printed[1:], ""]
+def _of_result(about: Mapping[str, Any]) -> str:
+    trained = [str(name) for name in about.get("trained_on", ())]
+    greensboro = "some" if any(name.startswith(_GREENSBORO) for name in trained) else "none"
+    training = f"trained on {len(trained)} networks, {greensboro} of them in Greensboro; " if trained else ""
+    return (
+        f"{about['label']} (ours): {training}split '{about['split']}' of {about['place']}, {about['networks']} "
+        f"networks, {about['cases']} cases, {about['samples']} samples."
     )
 
 
-def _csv(rows: Sequence[Sequence[str]]) -> str:
+def render(tables: Mapping[str, Sequence[Line]], results: Sequence[Results], form: Format) -> str:
+    """Tables as text, with what must be said before the numbers; CSV says it in comments at the top.
+
+    Args:
+        tables: Rows by name in ``paper_tables.TITLES``.
+        results: What ours are of.
+        form: Of the text.
+    """
+    said = header(results)
+    if form is Format.CSV:
+        return _csv(tables, said)
+    print_one = _latex if form is Format.LATEX else _markdown
+    return "\n".join(print_one(TITLES[name], said, [_row(line) for line in lines]) for name, lines in tables.items())
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    return (line.split, line.network, line.policy, line.label, *line.cells)
+
+
+def _csv(tables: Mapping[str, Sequence[Line]], said: Sequence[str]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    text.writelines(f"# {line}\n" for line in said)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("table", "ours", *_HEAD))
+    for name, lines in tables.items():
+        writer.writerows((name, str(line.ours).lower(), *_row(line)) for line in lines)
     return text.getvalue()
 
 
-def _latex(title: str, said: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown(title: str, said: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    rule = "|" + "---|" * (len(_HEAD) - len(HEADERS)) + "---:|" * len(HEADERS)
+    printed = [f"| {' | '.join(row)} |" for row in (_HEAD, *rows)]
+    return "\n".join([f"### {title}", "", *(f"> {text}" for text in said), "", printed[0], rule, *printed[1:], ""])
+
+
+def _latex(title: str, said: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "\n".join(" & ".join(_escaped(cell) for cell in row) + r" \\" for row in rows)
     return "\n".join(
         [
@@ -159,7 +172,7 @@ def _latex(title: str, said: Sequence[str], head: Sequence[str], rows: Sequence[
             r"\resizebox{\textwidth}{!}{%",
             rf"\begin{{tabular}}{{llll{'r' * len(HEADERS)}}}",
             r"\toprule",
-            " & ".join(_escaped(name) for name in head) + r" \\",
+            " & ".join(_escaped(name) for name in _HEAD) + r" \\",
             r"\midrule",
             body,
             r"\bottomrule",

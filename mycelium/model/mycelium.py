@@ -71,17 +71,18 @@ class Mycelium(nn.Module):
         """Answer all questions of a day of readings on one feeder, by its records.
 
         Rows of the answers are those of the Grid's tables; candidates for a fault are all buses, then all lines, then
-        all transformers.
+        all transformers. Angles are absolute, not relative to nominal ones as those of a Window; where a bus has no
+        such phase there is no voltage (``Estimates.absolute``).
         """
         features = GridFeatures.of(grid, self.config.window, self.normalisation)
         sample = Sample(SampleId(grid.name), Observer.of(features).observe(readings), None)
         batch = Batch.of([(features, sample)]).to(next(self.parameters()).device)
-        trained = self.training
+        window, trained = batch.window(), self.training
         try:
-            answers: Estimates = self.eval()(batch.window())
+            answers: Estimates = self.eval()(window)
         finally:
             self.train(trained)
-        return answers
+        return answers.absolute(window)
 
     def save_pretrained(self, folder: Path | str, dtype: torch.dtype = torch.float32) -> None:
         """Write config, constants and weights into a folder, which ``from_pretrained`` reads; whole or not at all."""

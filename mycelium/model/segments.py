@@ -17,7 +17,7 @@ def segment_mean(values: Tensor, segment: Tensor, n_segments: int) -> Tensor:
     Returns:
         [hour, segment, channel]
     """
-    exact = values.to(torch.promote_types(values.dtype, torch.float32))
+    exact = widened(values)
     total = exact.new_zeros(exact.shape[0], n_segments, exact.shape[2]).index_add(1, segment, exact)
     count = torch.bincount(segment, minlength=n_segments).clamp(min=1)
     return total / count[None, :, None]
@@ -25,8 +25,15 @@ def segment_mean(values: Tensor, segment: Tensor, n_segments: int) -> Tensor:
 
 def graph_mean(values: Tensor, graph: Tensor, n_graphs: int) -> Tensor:
     """As ``segment_mean``, where segments are few and large: one matrix product instead of colliding additions."""
-    member = torch.nn.functional.one_hot(graph, n_graphs).T.to(values.dtype)
-    return (member / member.sum(dim=1, keepdim=True).clamp(min=1)) @ values
+    exact = widened(values)
+    member = torch.nn.functional.one_hot(graph, n_graphs).T.to(exact.dtype)
+    with torch.autocast(values.device.type, enabled=False):  # which would round 1 / members, and every value
+        return (member / member.sum(dim=1, keepdim=True).clamp(min=1)) @ exact
+
+
+def widened(values: Tensor) -> Tensor:
+    """In float32 at least: what sums are made in."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def segment_max(values: Tensor, segment: Tensor, n_segments: int) -> Tensor:

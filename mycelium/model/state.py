@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mycelium.model.config import MyceliumConfig
+from mycelium.model.estimates import wrap
 from mycelium.model.readout import Context, ExactLinear
+from mycelium.model.segments import widened
 from mycelium.window.columns import Store
 from mycelium.window.window import Window
 
@@ -43,11 +45,11 @@ class CausalConvolution(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """[hour, bus, width] -> [hour, bus, width]"""
-        result = self.taps[0](z)
+        result = widened(self.taps[0](z))
         for q, tap in enumerate(self.taps):
             lag = q * self.dilation
             if 0 < lag < len(z):
-                result = result + functional.pad(tap(z[:-lag]), (0, 0, 0, 0, lag, 0))
+                result = result + functional.pad(widened(tap(z[:-lag])), (0, 0, 0, 0, lag, 0))
         refined: Tensor = self.norm(z + self.dropout(functional.silu(result)))
         return refined
 
@@ -72,10 +74,5 @@ def _opposite_legs(angle_rad: Tensor, window: Window) -> Tensor:
     """Residual angles in which slot 1 of a centre tap is opposite to slot 0, both with their nominal angles."""
     first, second, third = angle_rad.unbind(dim=-1)
     nominal = window.nominal_rad.to(angle_rad.dtype)
-    opposite = _wrap(nominal[:, 0] + first + math.pi - nominal[:, 1])
+    opposite = wrap(nominal[:, 0] + first + math.pi - nominal[:, 1])
     return torch.stack([first, torch.where(window.legs, opposite, second), third], dim=-1)
-
-
-def _wrap(angle_rad: Tensor) -> Tensor:
-    """Into [-π, π)."""
-    return torch.remainder(angle_rad + math.pi, 2.0 * math.pi) - math.pi

@@ -16,22 +16,28 @@ from mycelium.window.targets import CANDIDATES, FAULT_CLASSES, hidden_groups
 
 Floats = npt.NDArray[np.float64]
 
+NOT_ASKED = "not asked"  # of a model without a readout for it
+
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers of one day.
+    """Answers of one day; tables of tasks that the model has no readout for are empty.
 
     Attributes:
-        v_pu, angle_deg: Of every phase there is, else NaN; angles relative to nominal. A bus whose phase is a question
-            has them in the slot of its likeliest one. [hour, bus, phase]
+        asked: Tasks that the model answered (``schema.TASKS``).
+        v_pu, angle_deg: Of every phase there is, else NaN; angles are absolute. A bus whose phase is a question has
+            them in the slot of its likeliest one, in all three if phases were not asked. [hour, bus, phase]
+        candidate_v_pu: Magnitudes with all three candidates of such a bus, whichever is likeliest. [hour, bus, phase]
         phases: ``customer, bus, phase, confidence, A, B, C`` of every customer in question.
         switches: ``switch, from, to, open, confidence, p_open``.
         faults: ``fault, p`` of every class.
         candidates: ``rank, kind, name, row, p`` of all equipment, likeliest place of a fault first.
     """
 
+    asked: frozenset[str]
     v_pu: Floats
     angle_deg: Floats
+    candidate_v_pu: Floats
     phases: pd.DataFrame
     switches: pd.DataFrame
     faults: pd.DataFrame
@@ -43,21 +49,26 @@ class Answers:
 
         Args:
             grid: The records.
-            estimates: Of a window of this feeder alone.
+            estimates: As ``Mycelium.estimate`` gives them for these records.
         """
-        there = _slots(grid, torch.softmax(estimates.phase.double(), dim=-1).numpy())
+        estimates = estimates.to("cpu")
+        asked = _asked(grid, estimates)
+        there = _slots(grid, torch.softmax(estimates.phase.double(), dim=-1).numpy() if "phase" in asked else None)
+        v_pu, angle_deg = estimates.v_pu.double().numpy(), np.rad2deg(estimates.angle_rad.double().numpy())
         return Answers(
-            np.where(there, estimates.v_pu.double().numpy(), np.nan),
-            np.where(there, np.rad2deg(estimates.angle_rad.double().numpy()), np.nan),
-            _phases(grid, estimates),
-            _switches(grid, estimates),
-            pd.DataFrame({"fault": FAULT_CLASSES, "p": torch.softmax(estimates.fault[0].double(), dim=-1).numpy()}),
-            _candidates(grid, estimates),
+            asked,
+            np.where(there, v_pu, np.nan),
+            np.where(there, angle_deg, np.nan),
+            v_pu,
+            _of(asked, "phase", _phases(grid, estimates)),
+            _of(asked, "switch", _switches(grid, estimates)),
+            _of(asked, "fault", _faults(estimates)),
+            _of(asked, "fault", _candidates(grid, estimates)),
         )
 
     @property
     def fault(self) -> tuple[str, float]:
-        """The likeliest class and how sure."""
+        """The likeliest class and how sure; only if it was asked."""
         best = self.faults.loc[self.faults["p"].idxmax()]
         return str(best["fault"]), float(best["p"])
 
@@ -75,17 +86,38 @@ class Answers:
         )
 
 
-def _slots(grid: Grid, p_phase: Floats) -> npt.NDArray[np.bool_]:
-    """Phases of every bus: as recorded, or the likeliest of the customers that hang from it. [hour, bus, phase]"""
+def _asked(grid: Grid, estimates: Estimates) -> frozenset[str]:
+    """Tasks with any answer: those of others are not numbers (``Estimates``)."""
+    of_task = {
+        "state": estimates.v_pu,
+        "phase": estimates.phase,
+        "switch": estimates.switch[torch.from_numpy(grid.switches)],
+        "fault": estimates.fault,
+    }
+    return frozenset(task for task, told in of_task.items() if not told.numel() or bool(told.isfinite().any()))
+
+
+def _of(asked: frozenset[str], task: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The table of a task, without rows if it was not asked."""
+    return table if task in asked else table.iloc[:0]
+
+
+def _slots(grid: Grid, p_phase: Floats | None) -> npt.NDArray[np.bool_]:
+    """Phases of every bus: as recorded, or the likeliest of the customers that hang from it; all if there is no
+    answer to that. [hour, bus, phase]
+    """
     wiring = grid.wiring
     there = np.zeros((len(grid.bus), len(PHASES)), dtype=bool)
     known = (wiring.conductor >= 1) & (wiring.conductor <= len(PHASES))
     there[wiring.bus[known], wiring.conductor[known] - 1] = True
-    votes = np.zeros((grid.n_groups + 1, len(PHASES)))  # the last row is of no group
-    customer = np.flatnonzero(grid.consumer["eligible"].to_numpy())
-    np.add.at(votes, grid.consumer["group"].to_numpy()[customer], np.log(p_phase[customer] + 1e-12))
     hidden = wiring.bus[wiring.conductor == HIDDEN]
-    there[hidden, votes[hidden_groups(grid)[hidden]].argmax(axis=1)] = True
+    if p_phase is None:
+        there[hidden] = True
+    else:
+        votes = np.zeros((grid.n_groups + 1, len(PHASES)))  # the last row is of no group
+        customer = np.flatnonzero(grid.consumer["eligible"].to_numpy())
+        np.add.at(votes, grid.consumer["group"].to_numpy()[customer], np.log(p_phase[customer] + 1e-12))
+        there[hidden, votes[hidden_groups(grid)[hidden]].argmax(axis=1)] = True
     return np.broadcast_to(there, (HOURS, *there.shape))
 
 
@@ -119,6 +151,10 @@ def _switches(grid: Grid, estimates: Estimates) -> pd.DataFrame:
         },
         index=rows,
     )
+
+
+def _faults(estimates: Estimates) -> pd.DataFrame:
+    return pd.DataFrame({"fault": FAULT_CLASSES, "p": torch.softmax(estimates.fault[0].double(), dim=-1).numpy()})
 
 
 def _candidates(grid: Grid, estimates: Estimates) -> pd.DataFrame:

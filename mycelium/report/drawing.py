@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -10,14 +11,14 @@ import numpy.typing as npt
 
 from mycelium.grid.grid import Grid
 from mycelium.grid.topology import branches
-from mycelium.report.answers import Answers
+from mycelium.report.answers import NOT_ASKED, Answers
 from mycelium.report.layout import positions
+from mycelium.window.targets import CANDIDATES
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 WIDTH, HEIGHT, MARGIN = 900.0, 620.0, 24.0
-PHASE_COLOURS = ("#c1440e", "#2a7f62", "#3b5ba9")
 _RANKED = 5  # candidates drawn
 
 
@@ -32,7 +33,7 @@ def feeder_svg(grid: Grid, answers: Answers, observed: Flags, true_place: int | 
     """
     place = _scaled(positions(grid))
     parts = [f'<svg id="feeder" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" aria-label="The feeder">']
-    parts += _branches(grid, answers, place)
+    parts += _branches(grid, place)
     names = grid.bus["name"].to_numpy()
     radius = float(np.clip(60.0 / np.sqrt(max(len(place), 1)), 1.5, 6.0))
     for k, (x, y) in enumerate(place):
@@ -41,10 +42,11 @@ def feeder_svg(grid: Grid, answers: Answers, observed: Flags, true_place: int | 
             f'<circle class="bus {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"><title>{escape(str(names[k]))}'
             "</title></circle>"
         )
+    parts += _switches(grid, answers, place)  # on top of the buses, which would hide short ones
     for bus in grid.substation["bus1"].to_numpy():
         x, y = place[bus]
         parts.append(f'<rect class="source" x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14"/>')
-    if answers.fault[0] != "normal":
+    if "fault" in answers.asked and answers.fault[0] != "normal":
         for row in answers.candidates.head(_RANKED).itertuples():
             x, y = _middle(grid, place, str(row.kind), int(row.row))
             parts.append(
@@ -53,8 +55,7 @@ def feeder_svg(grid: Grid, answers: Answers, observed: Flags, true_place: int | 
                 f"<title>{escape(f'{row.rank}. {row.kind} {row.name}: {row.p:.0%}')}</title></g>"
             )
     if true_place is not None:
-        found = answers.candidates.loc[true_place]
-        x, y = _middle(grid, place, str(found["kind"]), int(found["row"]))
+        x, y = _middle(grid, place, *_candidate(grid, true_place))
         parts.append(
             f'<path class="truth" d="M{x - 9:.1f} {y - 9:.1f}l18 18m0 -18l-18 18"><title>true place</title></path>'
         )
@@ -71,8 +72,17 @@ def _scaled(place: Floats) -> Floats:
     return np.asarray(np.stack([moved[:, 0], HEIGHT - moved[:, 1]], axis=1))
 
 
-def _branches(grid: Grid, answers: Answers, place: Floats) -> list[str]:
-    """Lines and transformers, one path each; switches on top, with what is said of them."""
+def _candidate(grid: Grid, place: int) -> tuple[str, int]:
+    """Kind and row of a candidate for a fault."""
+    for kind in CANDIDATES:
+        if place < len(grid.tables[kind.value]):
+            return kind.value, place
+        place -= len(grid.tables[kind.value])
+    raise IndexError("no such candidate")
+
+
+def _branches(grid: Grid, place: Floats) -> list[str]:
+    """Lines and transformers, one path each."""
     b = branches(grid)
     parts = []
     for kind, mark in ((0, "line"), (1, "transformer"), (2, "line"), (3, "line")):
@@ -83,15 +93,26 @@ def _branches(grid: Grid, answers: Answers, place: Floats) -> list[str]:
         )
         if d:
             parts.append(f'<path class="{mark}" d="{d}"/>')
-    for row in answers.switches.itertuples():
-        ends = place[[grid.line["bus1"].iat[row.Index], grid.line["bus2"].iat[row.Index]]]
+    return parts
+
+
+def _switches(grid: Grid, answers: Answers, place: Floats) -> list[str]:
+    """Switches with what is said of them, if anything is."""
+    said = {int(row.Index): row for row in answers.switches.itertuples()}
+    parts = []
+    for line in grid.switches.tolist():
+        ends = place[[grid.line["bus1"].iat[line], grid.line["bus2"].iat[line]]]
         (x1, y1), (x2, y2) = ends
         x, y = ends.mean(axis=0)
-        state = "open" if row.open else "closed"
+        name = grid.line["name"].iat[line]
+        state, words = "unasked", NOT_ASKED
+        if line in said:
+            state = "open" if said[line].open else "closed"
+            words = f"{state}, open with {said[line].p_open:.0%}"
         parts.append(
             f'<g class="switch {state}"><line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-            f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>'
-            f"<title>{escape(f'{row.switch}: {state}, {row.confidence:.0%} sure')}</title></g>"
+            f'<rect x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
+            f"<title>{escape(f'{name}: {words}')}</title></g>"
         )
     return parts
 
@@ -108,13 +129,26 @@ def _middle(grid: Grid, place: Floats, kind: str, row: int) -> tuple[float, floa
     return float(at[0]), float(at[1])
 
 
-def voltages_svg(bands: Sequence[tuple[str, str, Floats]], low: float, high: float) -> str:
-    """Lowest, median and highest voltage by hour.
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A line of the chart of voltages.
 
-    Args:
-        bands: Name, colour and values of each line. [hour]
-        low, high: Ends of the scale, p.u.
+    Attributes:
+        name, colour: Of the line.
+        v_pu: Its values. [hour]
+        dashed: Of the truth: without its name.
     """
+
+    name: str
+    colour: str
+    v_pu: Floats
+    dashed: bool = False
+
+
+def voltages_svg(bands: Sequence[Band]) -> str:
+    """Voltages by hour, a line each."""
+    low = min(0.9, *(float(band.v_pu.min()) for band in bands))
+    high = max(1.1, *(float(band.v_pu.max()) for band in bands))
     width, height, left, bottom = 900.0, 220.0, 46.0, 24.0
 
     def at(hour: int, value: float) -> tuple[float, float]:
@@ -131,9 +165,14 @@ def voltages_svg(bands: Sequence[tuple[str, str, Floats]], low: float, high: flo
     parts += [
         f'<text x="{at(h, low)[0]:.1f}" y="{height - 6:.1f}" text-anchor="middle">{h}</text>' for h in range(0, 24, 3)
     ]
-    for name, colour, values in bands:
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(h, float(v)) for h, v in enumerate(values)))
-        x, y = at(23, float(values[-1]))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 6:.1f}" y="{y + 4:.1f}" fill="{colour}">{escape(name)}</text>')
+    for band in bands:
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(h, float(v)) for h, v in enumerate(band.v_pu)))
+        dash = ' class="true" stroke-dasharray="5 4" stroke-opacity="0.7"' if band.dashed else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{band.colour}" stroke-width="2"{dash}/>')
+    above = -np.inf
+    named = [band for band in bands if not band.dashed]
+    for band in sorted(named, key=lambda band: -float(band.v_pu[-1])):
+        x, y = at(23, float(band.v_pu[-1]))
+        above = max(y, above + 12.0)  # names of lines that meet stand below each other
+        parts.append(f'<text x="{x + 6:.1f}" y="{above + 4:.1f}" fill="{band.colour}">{escape(band.name)}</text>')
     return "".join([*parts, "</svg>"])

@@ -12,8 +12,9 @@ import pandas as pd
 
 from mycelium.corpus.files import write_whole
 from mycelium.grid.grid import Grid
-from mycelium.report.answers import Answers
-from mycelium.report.drawing import feeder_svg, voltages_svg
+from mycelium.report.answers import NOT_ASKED, Answers
+from mycelium.report.drawing import Band, feeder_svg, voltages_svg
+from mycelium.report.truth import magnitude_error, true_voltage
 from mycelium.schema import CHANNELS, HOURS, PHASES
 from mycelium.sense.readings import Readings
 from mycelium.window.supervision import Targets
@@ -21,7 +22,7 @@ from mycelium.window.targets import FAULT_CLASSES
 
 Flags = npt.NDArray[np.bool_]
 
-_SHOWN, _CANDIDATES = 25, 10
+_SHOWN, _CANDIDATES, _NAMED = 25, 10, 5
 
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;color:#222;max-width:940px;margin:2em auto;padding:0 1em}
@@ -45,7 +46,9 @@ const s=document.getElementById("slider");s.addEventListener("input",()=>show(+s
 """
 
 
-def write_report(path: Path, grid: Grid, readings: Readings, answers: Answers, truth: Targets | None = None) -> None:
+def write_report(
+    path: Path, grid: Grid, readings: Readings, answers: Answers, truth: Targets | None = None, title: str = ""
+) -> None:
     """Write the report of a day.
 
     Args:
@@ -54,15 +57,17 @@ def write_report(path: Path, grid: Grid, readings: Readings, answers: Answers, t
         readings: What was reported.
         answers: What was said of it.
         truth: What is true, of a simulated day: shown beside the answers.
+        title: What the feeder is called; as in its records if not given.
     """
-    write_whole(path, page(grid, readings, answers, truth).encode())
+    write_whole(path, page(grid, readings, answers, truth, title).encode())
 
 
-def page(grid: Grid, readings: Readings, answers: Answers, truth: Targets | None = None) -> str:
+def page(grid: Grid, readings: Readings, answers: Answers, truth: Targets | None = None, title: str = "") -> str:
     """The report as text."""
     observed = observed_buses(grid, readings)
+    title = escape(title or grid.name or "A feeder")
     sections = [
-        f"<h1>{escape(grid.name or 'A feeder')}</h1>{_summary(grid, readings, answers, observed)}",
+        f"<h1>{title}</h1>{_summary(grid, readings, answers, observed)}",
         _map(grid, answers, observed, truth),
         _voltages(grid, answers, observed, truth),
         _fault(answers, truth),
@@ -73,7 +78,7 @@ def page(grid: Grid, readings: Readings, answers: Answers, truth: Targets | None
     lowest = _lowest(answers)
     values = json.dumps([[None if np.isnan(x) else round(float(x), 4) for x in row] for row in lowest])
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(grid.name or "A feeder")}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>{"".join(sections)}'
         f'<script type="application/json" id="v">{values}</script><script>{_SCRIPT}</script></body></html>\n'
     )
@@ -94,20 +99,47 @@ def _lowest(answers: Answers) -> npt.NDArray[np.float64]:
 
 
 def _summary(grid: Grid, readings: Readings, answers: Answers, observed: Flags) -> str:
-    kind, sure = answers.fault
-    first = answers.candidates.iloc[0]
-    fault = (
-        f"No fault ({sure:.0%} sure)."
-        if kind == "normal"
-        else f"A fault of type {kind} at the last hour ({sure:.0%} sure), likeliest at {first['kind']} "
-        f"{first['name']} ({first['p']:.0%})."
-    )
-    opened = int(answers.switches["open"].sum())
     return (
-        f"<p>{escape(fault)} {opened} of {len(answers.switches)} switches are open. "
-        f"{len(answers.phases)} customers' phases were in question.</p>"
+        f"<p>{escape(_fault_in_words(answers))} {escape(_switches_in_words(answers))} "
+        f"{escape(_phases_in_words(answers))}</p>"
         f'<p class="note">{len(grid.bus)} buses; {readings.count:,} readings in {HOURS} hours; the voltage of '
         f"{int(observed.sum())} buses was reported by some meter, that of the others is inferred.</p>"
+    )
+
+
+def _fault_in_words(answers: Answers) -> str:
+    if "fault" not in answers.asked:
+        return "This model was not asked for faults."
+    (kind, sure), first = answers.fault, answers.candidates.iloc[0]
+    if kind == "normal":
+        return f"No fault ({sure:.0%} sure)."
+    place = f"{first['kind']} {first['name']} ({first['p']:.0%})"
+    return f"A fault of type {kind} at the last hour ({sure:.0%} sure), likeliest at {place}."
+
+
+def _switches_in_words(answers: Answers) -> str:
+    """Which are likely open, and how sure; never a count as if it were known."""
+    if "switch" not in answers.asked:
+        return "It was not asked for switches."
+    ranked = answers.switches.sort_values("p_open", ascending=False, kind="stable")
+    if not len(ranked):
+        return "The records have no switches."
+    opened = ranked[ranked["open"]]
+    named = [f"{row.switch} ({row.p_open:.0%})" for row in (opened if len(opened) else ranked).itertuples()]
+    if not len(opened):
+        return f"No switch of {len(ranked)} is likely open; the likeliest is {named[0]}."
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return f"Likely open of {len(ranked)} switches: {', '.join(named[:_NAMED])}{more}."
+
+
+def _phases_in_words(answers: Answers) -> str:
+    if "phase" not in answers.asked:
+        return "It was not asked for phases."
+    if not len(answers.phases):
+        return "No customer's phase was in question."
+    return (
+        f"{len(answers.phases)} customers' phases were in question; it is {answers.phases['confidence'].mean():.0%} "
+        "sure of them on average."
     )
 
 
@@ -124,14 +156,33 @@ def _map(grid: Grid, answers: Answers, observed: Flags, truth: Targets | None) -
 
 
 def _voltages(grid: Grid, answers: Answers, observed: Flags, truth: Targets | None) -> str:
+    title = "<h2>Voltages by hour</h2>"
+    if "state" not in answers.asked:
+        return f"{title}<p>{NOT_ASKED.capitalize()}.</p>"
     flat = answers.v_pu.reshape(HOURS, -1)
-    flat = flat[:, np.isfinite(flat).all(axis=0)]
-    bands = [
-        ("highest", "#b0003a", flat.max(axis=1)),
-        ("median", "#333333", np.median(flat, axis=1)),
-        ("lowest", "#3b5ba9", flat.min(axis=1)),
+    bands = _bands(flat[:, np.isfinite(flat).all(axis=0)])
+    true_bands = [] if truth is None else _bands(truth.v_pu.numpy()[:, truth.valid.numpy()], dashed=True)
+    note = "How sure voltages are is not estimated: this model gives one value each."
+    if truth is not None:
+        mean = magnitude_error(answers, truth)
+        note = f"Dashed: the truth. Mean error of magnitudes: {mean:.4f} p.u. {note}"
+    lowest = _table(_lowest_rows(grid, answers, observed, truth))
+    return f'{title}{voltages_svg([*bands, *true_bands])}<p class="note">{note}</p><p>Lowest:</p>{lowest}'
+
+
+def _bands(v_pu: npt.NDArray[np.floating], dashed: bool = False) -> list[Band]:
+    """Highest, median and lowest voltage. v_pu [hour, place]"""
+    if not v_pu.shape[1]:
+        return []
+    return [
+        Band("highest", "#b0003a", v_pu.max(axis=1), dashed),
+        Band("median", "#333333", np.median(v_pu, axis=1), dashed),
+        Band("lowest", "#3b5ba9", v_pu.min(axis=1), dashed),
     ]
-    low, high = min(0.9, float(flat.min())), max(1.1, float(flat.max()))
+
+
+def _lowest_rows(grid: Grid, answers: Answers, observed: Flags, truth: Targets | None) -> pd.DataFrame:
+    """Buses with the lowest voltages of the day."""
     lowest = _lowest(answers)
     order = np.argsort(np.where(np.isnan(lowest), np.inf, lowest).min(axis=0), kind="stable")[:_CANDIDATES]
     rows = []
@@ -146,17 +197,15 @@ def _voltages(grid: Grid, answers: Answers, observed: Flags, truth: Targets | No
             "by": "reported nearby" if observed[bus] else "inferred",
         }
         if truth is not None:
-            row["true p.u."] = f"{float(truth.v_pu[hour, bus, phase]):.3f}" if bool(truth.valid[bus, phase]) else "-"
+            row["true p.u."] = true_voltage(truth, hour, int(bus), phase)
         rows.append(row)
-    error = ""
-    if truth is not None:
-        there = truth.valid.numpy() & np.isfinite(answers.v_pu)
-        mean = np.abs(answers.v_pu - truth.v_pu.numpy())[there].mean() if there.any() else float("nan")
-        error = f"<p>Mean error of magnitudes: {mean:.4f} p.u.</p>"
-    return f"<h2>Voltages by hour</h2>{voltages_svg(bands, low, high)}{error}<p>Lowest:</p>{_table(pd.DataFrame(rows))}"
+    return pd.DataFrame(rows)
 
 
 def _fault(answers: Answers, truth: Targets | None) -> str:
+    if "fault" not in answers.asked:
+        true = "" if truth is None else f" True: {FAULT_CLASSES[int(truth.fault_class[0])]}."
+        return f"<h2>Fault</h2><p>{NOT_ASKED.capitalize()}.{true}</p>"
     ranked = answers.candidates.head(_CANDIDATES)[["rank", "kind", "name", "p"]]
     places = _table(ranked.assign(p=ranked["p"].map("{:.1%}".format)))
     classes = _table(answers.faults.assign(p=answers.faults["p"].map("{:.1%}".format)))
@@ -176,6 +225,8 @@ def _true_fault(answers: Answers, truth: Targets) -> str:
 
 def _switches(answers: Answers, truth: Targets | None) -> str:
     found = answers.switches
+    if "switch" not in answers.asked:
+        return f"<h2>Switches</h2><p>{NOT_ASKED.capitalize()}.</p>"
     if not len(found):
         return "<h2>Switches</h2><p>The records have none.</p>"
     shown = pd.DataFrame(
@@ -184,7 +235,7 @@ def _switches(answers: Answers, truth: Targets | None) -> str:
             "from": found["from"],
             "to": found["to"],
             "said to be": np.where(found["open"], "open", "closed"),
-            "sure": found["confidence"].map("{:.0%}".format),
+            "probability open": found["p_open"].map("{:.0%}".format),
         }
     )
     if truth is not None:
@@ -194,6 +245,8 @@ def _switches(answers: Answers, truth: Targets | None) -> str:
 
 def _phases(readings: Readings, answers: Answers, truth: Targets | None) -> str:
     found = answers.phases
+    if "phase" not in answers.asked:
+        return f"<h2>Phases</h2><p>{NOT_ASKED.capitalize()}.</p>"
     if not len(found):
         return "<h2>Phases</h2><p>No customer's phase is in question.</p>"
     reported = np.asarray(readings.seen["consumer.voltage_v"].any(axis=(0, 2)))[found.index.to_numpy()]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from mycelium.grid.grid import Grid
-from mycelium.report.answers import Answers
+from mycelium.report.answers import NOT_ASKED, Answers
+from mycelium.schema import PHASES
 from mycelium.sense.readings import Readings
 from mycelium.simulate.day import Day
 from mycelium.window.batch import Batch
@@ -28,27 +29,70 @@ def true_targets(grid: Grid, day: Day) -> Targets:
     return Batch.of([(features, sample)]).targets()
 
 
+def magnitude_error(answers: Answers, truth: Targets) -> float:
+    """Mean absolute error of voltage magnitudes, p.u., over all targets: at the true phase of a bus whose phase is a
+    question, whatever was said of it.
+    """
+    there = truth.valid.numpy()
+    error = np.abs(answers.candidate_v_pu - truth.v_pu.numpy())[:, there]
+    return float(error.mean()) if error.size else float("nan")
+
+
+def true_voltage(truth: Targets, hour: int, bus: int, phase: int) -> str:
+    """The voltage of a bus in a phase, in words; where the phase is a question, its only one and which it is."""
+    valid = truth.valid[bus]
+    if bool(valid[phase]):
+        return f"{float(truth.v_pu[hour, bus, phase]):.3f}"
+    if int(valid.sum()) != 1:
+        return "-"
+    own = int(valid.nonzero()[0, 0])
+    return f"{float(truth.v_pu[hour, bus, own]):.3f} on {PHASES[own]}"
+
+
 def compared(answers: Answers, truth: Targets) -> Iterator[tuple[str, str, str]]:
     """The four questions: what was said, and what is true."""
-    there = truth.valid.numpy() & np.isfinite(answers.v_pu)
-    error = np.abs(answers.v_pu - truth.v_pu.numpy())[there]
-    yield "state", f"{np.nanmin(answers.v_pu[-1]):.3f} p.u. lowest at the last hour", (
-        f"{truth.v_pu.numpy()[-1][there[-1]].min():.3f} p.u.; mean error {error.mean():.4f} p.u."
-    )  # fmt: skip
-    phases = answers.phases
-    if len(phases):
-        right = np.array(["A", "B", "C"])[truth.phase.numpy()[phases.index]] == phases["phase"].to_numpy()
+    yield "state", *_state(answers, truth)
+    yield from _phases(answers, truth)
+    yield "open switches", *_open_switches(answers, truth)
+    yield from _fault(answers, truth)
+
+
+def _state(answers: Answers, truth: Targets) -> tuple[str, str]:
+    v_pu = truth.v_pu.numpy()[-1][truth.valid.numpy()]
+    lowest = f"{v_pu.min():.3f} p.u." if v_pu.size else "no target"
+    if "state" not in answers.asked:
+        return NOT_ASKED, lowest
+    said = f"{np.nanmin(answers.v_pu[-1]):.3f} p.u. lowest at the last hour"
+    return said, f"{lowest}; mean error {magnitude_error(answers, truth):.4f} p.u."
+
+
+def _phases(answers: Answers, truth: Targets) -> Iterator[tuple[str, str, str]]:
+    in_question = int(truth.phase_eligible.sum())
+    if "phase" not in answers.asked:
+        yield "phases", NOT_ASKED, f"{in_question} in question"
+    elif in_question:
+        phases = answers.phases
+        right = np.array(PHASES)[truth.phase.numpy()[phases.index]] == phases["phase"].to_numpy()
         counts = phases["phase"].value_counts()
-        yield "phases", ", ".join(f"{counts.get(p, 0)} on {p}" for p in "ABC"), f"{right.sum()} of {len(right)} right"
-    opened = truth.switch_open.numpy()[answers.switches.index]
-    said = answers.switches["switch"].to_numpy()[answers.switches["open"].to_numpy()]
-    true = answers.switches["switch"].to_numpy()[opened]
-    yield "open switches", ", ".join(said) or "none", ", ".join(true) or "none"
+        yield "phases", ", ".join(f"{counts.get(p, 0)} on {p}" for p in PHASES), f"{right.sum()} of {len(right)} right"
+
+
+def _open_switches(answers: Answers, truth: Targets) -> tuple[str, str]:
+    if "switch" not in answers.asked:
+        return NOT_ASKED, f"{int(truth.switch_open.sum())} open"
+    names = answers.switches["switch"].to_numpy()
+    said, true = names[answers.switches["open"].to_numpy()], names[truth.switch_open.numpy()[answers.switches.index]]
+    return ", ".join(said) or "none likely", ", ".join(true) or "none"
+
+
+def _fault(answers: Answers, truth: Targets) -> Iterator[tuple[str, str, str]]:
+    true, where = FAULT_CLASSES[int(truth.fault_class[0])], int(truth.location[0])
+    if "fault" not in answers.asked:
+        yield "fault", NOT_ASKED, true
+        return
     kind, sure = answers.fault
-    yield "fault", f"{kind} ({sure:.0%} sure)", FAULT_CLASSES[int(truth.fault_class[0])]
-    first = answers.candidates.iloc[0]
-    where = int(truth.location[0])
-    true_place = "none"
+    yield "fault", f"{kind} ({sure:.0%} sure)", true
+    first, true_place = answers.candidates.iloc[0], "none"
     if where >= 0:
         found = answers.candidates.loc[where]
         true_place = f"{found['kind']} {found['name']}, ranked {found['rank']} of {len(answers.candidates)}"

@@ -101,10 +101,31 @@ def test_a_killed_evaluation_goes_on_where_it_was(corpus: Path, tmp_path: Path) 
     assert Kept(file, "this").load() == Done()
 
 
+def test_an_interrupted_evaluation_keeps_what_is_finished(corpus: Path, tmp_path: Path) -> None:
+    """Even if it was not yet time to keep anything."""
+    model, file = Mycelium(MyceliumConfig.tiny()), tmp_path / "results.json"
+
+    def interrupt(samples: int) -> None:
+        if samples:
+            raise KeyboardInterrupt
+
+    with open_split(corpus, Split.TEST, None, SEED, CONFIG, Normalisation.identity()) as samples:
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(model, samples, torch.device("cpu"), tick=interrupt, kept=Kept(file, "this", 3600.0))
+        done = Kept(file, "this").load()
+        assert done.groups == 1 and len(done.samples) > 0
+        again = Kept(file, "this", 3600.0)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(model, samples, torch.device("cpu"), tick=interrupt, kept=again)
+    assert Kept(file, "this").load().samples == done.samples
+
+
 def test_what_cannot_be_evaluated_on_is_told(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.toml").write_text("[")
     for place, split, message in (
         (corpus, Split.BENCHMARK, "no network is in the split 'benchmark'"),
-        (tmp_path / "absent.toml", Split.TEST, "neither a corpus nor a catalogue"),
+        (tmp_path / "absent.toml", Split.TEST, "absent.toml: cannot be read: No such file or directory"),
+        (tmp_path / "no.toml", Split.TEST, "neither a corpus nor a catalogue"),
         (tmp_path, Split.TEST, "no finished corpus"),
     ):
         with pytest.raises(FeederError, match=re.escape(message)):

@@ -13,7 +13,7 @@ import torch
 from mycelium.evaluate.metrics import METRICS, PAPER, computed
 from mycelium.evaluate.places import bus_steps, zones
 from mycelium.evaluate.sums import LEAST_PU, Sums, sums_of
-from mycelium.window.columns import Relation, Store, WindowOptions, first, temporal_columns
+from mycelium.window.columns import Relation, Store
 from mycelium.window.window import Window
 from tests.train.windows import CASES, SOUND, both, random_estimates, true_estimates
 
@@ -126,6 +126,29 @@ def test_a_model_of_one_task_is_scored_on_it_alone() -> None:
     }  # fmt: skip
 
 
+def test_places_by_probability() -> None:
+    """Sizes of sets that hold 90 %, and what the metric of zones gives to chance: two samples by hand."""
+    window, targets = both(CASES[0], CASES[2])
+    graph = window.candidate_graph
+    first, second = ((graph == k).nonzero().ravel() for k in (0, 1))
+    score = torch.full((len(graph),), -50.0)
+    score[first[[3, 1, 7]]] = torch.tensor([0.6, 0.3, 0.1]).log()  # exactly 90 % with the second
+    score[second] = 0.0  # all alike
+    targets = replace(targets, location=torch.stack([first[7], second[-1]]))
+    sums = sums_of(replace(random_estimates(window), location=score), targets, window, ("fault",))
+    assert sums["cover_size"].tolist() == [2, np.ceil(0.9 * len(second))]
+    assert sums["cover_right"].tolist() == [0, 0]
+    assert sums["reciprocal_rank"].tolist() == pytest.approx([1 / 3, 1.0]) and sums["searched"].tolist() == [2, 0]
+    right = replace(targets, location=torch.stack([first[1], second[0]]))
+    found = values(sums_of(replace(random_estimates(window), location=score), right, window, ("fault",)))
+    assert found["cover90"] == 1.0 and found["cover90_size"] == (2 + np.ceil(0.9 * len(second))) / 2
+    zone = zones(window)
+    alike = [
+        float((zone[own] == zone[place]).double().mean()) for own, place in ((first, first[1]), (second, second[0]))
+    ]
+    assert found["zone_chance"] == pytest.approx(np.mean(alike))
+
+
 def test_sums_of_a_union_are_those_of_its_samples() -> None:
     window, targets = both()
     sums = sums_of(true_estimates(targets, window), targets, window)
@@ -140,12 +163,18 @@ def test_sums_of_a_union_are_those_of_its_samples() -> None:
 #   bus 0 -line 0- bus 1 -transformer- bus 2 -line 1- bus 3 -line 2- bus 4 -line 3- bus 5
 
 
-def line_feeder(reported: list[int]) -> Window:
-    options = WindowOptions()
-    columns = temporal_columns(options)[Store.BUS]
-    seen = torch.zeros((24, 6, len(columns)), dtype=torch.bool)
-    seen[-1, reported, first(columns, "voltage_v")] = True
+def line_feeder(reported: list[int], **others: int) -> Window:
+    """Buses that report, and of other stores one thing that does: a line, customer (at bus 4), terminal (at bus 2)."""
+    sizes = {Store.BUS: 6, Store.LINE: 4, Store.CONSUMER: 1, Store.TERMINAL: 2, Store.SUBSTATION: 1}
+    seen = {store: torch.zeros((24, size, 3), dtype=torch.bool) for store, size in sizes.items()}
+    seen[Store.BUS][-1, reported, 0] = True
+    seen[Store.BUS][:-1] = True  # earlier hours say nothing of a fault
+    for store, row in others.items():
+        seen[Store(store)][-1, row, 2] = True
     edges = {
+        Relation.SERVICE: torch.tensor([[0], [4]]),
+        Relation.TERMINAL_BUS: torch.tensor([[0, 1], [1, 2]]),
+        Relation.SOURCE: torch.tensor([[0], [0]]),
         Relation.LINE: torch.tensor([[0, 2, 3, 4], [1, 3, 4, 5]]),
         Relation.TRANSFORMER: torch.tensor([[1], [2]]),
         Relation.REACTOR: torch.zeros((2, 0), dtype=torch.long),
@@ -154,10 +183,9 @@ def line_feeder(reported: list[int]) -> Window:
     graph = {Store.BUS: 6, Store.LINE: 4, "transformer_object": 1}
     fake = SimpleNamespace(
         n_graphs=1,
-        options=options,
         edges=edges,
         graph={name: torch.zeros(size, dtype=torch.long) for name, size in graph.items()},
-        temporal={Store.BUS: SimpleNamespace(seen=seen)},
+        temporal={store: SimpleNamespace(seen=part) for store, part in seen.items()},
     )
     return cast(Window, cast(Any, fake))
 
@@ -185,10 +213,42 @@ def test_steps_between_equipment(one: int, other: int, expected: int) -> None:
         assert int(bus_steps(window, torch.tensor([start]), torch.tensor([end]), 3)) == expected
 
 
+def groups_of(window: Window) -> set[tuple[int, ...]]:
+    zone = zones(window).tolist()
+    return {tuple(k for k, number in enumerate(zone) if number == z) for z in zone}
+
+
+@pytest.mark.parametrize(
+    ("store", "row", "alone", "split"),
+    [
+        ("consumer", 0, BUS + 4, ((BUS + 5, LINE + 3), (BUS + 3, LINE + 2))),
+        ("terminal", 1, BUS + 2, ((BUS + 1, LINE + 0, TRANSFORMER), (BUS + 3, BUS + 4, LINE + 1))),
+        ("substation", 0, BUS + 0, ((BUS + 1, BUS + 2, LINE + 0),)),
+    ],
+)
+def test_every_reading_of_the_last_hour_splits_zones(
+    store: str, row: int, alone: int, split: tuple[tuple[int, ...], ...]
+) -> None:
+    """Customers' meters, meters of transformers and the feeder head, too."""
+    found = groups_of(line_feeder([], **{store: row}))
+    assert (alone,) in found
+    of = {place: group for group in found for place in group}
+    for members in split:
+        assert len({of[place] for place in members}) == 1
+    assert len({of[members[0]] for members in split}) == len(split)
+
+
+def test_a_metered_line_is_cut_at_its_first_end() -> None:
+    found = groups_of(line_feeder([], line=2))  # between buses 3 and 4
+    assert found == {
+        (BUS + 0, BUS + 1, BUS + 2, BUS + 3, LINE + 0, LINE + 1, TRANSFORMER),
+        (BUS + 4, BUS + 5, LINE + 2, LINE + 3),
+    }
+    assert (LINE + 2,) in groups_of(line_feeder([4], line=2))
+
+
 def test_zones_end_at_buses_that_report() -> None:
-    zone = zones(line_feeder([0, 3])).tolist()
-    groups = {tuple(k for k, number in enumerate(zone) if number == z) for z in zone}
-    assert groups == {
+    assert groups_of(line_feeder([0, 3])) == {
         (BUS + 0,),
         (BUS + 1, BUS + 2, LINE + 0, LINE + 1, TRANSFORMER),
         (BUS + 3,),

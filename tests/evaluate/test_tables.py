@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mycelium.errors import FeederError
@@ -15,10 +19,11 @@ from mycelium.evaluate.evaluation import Results
 from mycelium.evaluate.metrics import PAPER
 from mycelium.evaluate.paper_tables import REFERENCE, TITLES, paper_rows
 from mycelium.evaluate.scores import Scores
-from mycelium.evaluate.tables import DIFFER, HEADERS, Format, lines_of, render
+from mycelium.evaluate.tables import DIFFER, HEADERS, Format, header, lines_of, render
 from mycelium.sense.policies import POLICIES
 from mycelium.window.sample import SampleId
 from tests.conftest import SHARED, require_shared
+from tests.evaluate.paper_source import Key, Row, tables_of
 
 
 @pytest.fixture
@@ -35,29 +40,35 @@ def ours() -> Results:
     return Results.of(Scores.of(samples, sums), about)
 
 
-def printed_numbers(text: str) -> list[float]:
-    """All numbers of a piece of LaTeX, in order."""
-    text = re.sub(r"(?m)^\s*%.*$", "", text)
-    text = re.sub(r"\\(textsuperscript|multirow|cmidrule|cite\w*)\*?(\([lr]+\))?(\{[^}]*\})+", " ", text)
-    return [float(number) for number in re.findall(r"(?<![\w@])\d*\.?\d+", text.replace("{,}", ""))]
-
-
-def test_every_number_is_in_the_paper_in_this_order() -> None:
+def paper() -> str:
     require_shared(SHARED)
-    rows = [printed_numbers(row) for row in (SHARED / "paper.tex").read_text().split("\\\\")]
-    rows = [row for row in rows if row]
+    return (SHARED / "paper.tex").read_text()
 
-    def within(wanted: list[float]) -> bool:
-        return any(row[k : k + len(wanted)] == wanted for row in rows for k in range(len(row) - len(wanted) + 1))
 
-    for row in paper_rows():
-        wanted = [float(value) for value in row.values.values()]
-        if row.table in ("policy", "wls"):
-            if row.table == "policy" and len(wanted) == 10:  # the paper has them in two tables
-                fault, wanted = wanted[4:], wanted[:4]
-                assert within(fault), row
-            wanted = [wanted[1], wanted[0], *wanted[2:]] if "v_pu" in row.values else wanted  # volts come first there
-        assert wanted and within(wanted), row
+def written_down() -> dict[Key, Row]:
+    rows = {Key(row.table, row.split, row.network, row.policy, row.label): dict(row.values) for row in paper_rows()}
+    assert len(rows) == len(paper_rows()), "two rows for one place"
+    return rows
+
+
+def test_every_number_stands_where_the_paper_has_it_and_none_is_left_out() -> None:
+    ours, theirs = written_down(), tables_of(paper())
+    assert ours.keys() == theirs.keys()
+    for key, row in theirs.items():
+        assert ours[key] == row, key
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("DGS-GNN", "STGATv2"), ("hop@1", "hop@2"), (r"nm\_dense", r"nm\_sparse"), ("rural", "urban"),
+     ("{5}{*}{Test}", "{5}{*}{Benchmark}"), ("{4}{c}{CANOS}", "{4}{c}{Ours}"), ("0.1349", "0.1177")],
+)  # fmt: skip
+def test_a_swap_in_the_paper_is_noticed(one: str, other: str) -> None:
+    """The comparison is of places, not only of numbers: each of these leaves every number where it is, or nearly."""
+    tex = paper()
+    assert one in tex and other in tex
+    swapped = tex.replace(one, "\0").replace(other, one).replace("\0", other)
+    assert tables_of(swapped) != written_down()
 
 
 def test_the_reference_is_the_same_wherever_it_is_repeated() -> None:
@@ -86,8 +97,8 @@ def test_ours_stand_beside_the_papers_and_nothing_of_theirs_is_lost(table: str, 
 
 @pytest.mark.parametrize("form", [Format.MARKDOWN, Format.LATEX])
 def test_text_says_that_the_networks_differ(form: Format, ours: Results) -> None:
-    text = render("baselines", lines_of("baselines", [ours]), [ours], form)
-    assert DIFFER in text and "1 networks, 4 cases, 8 samples" in text
+    text = render({"baselines": lines_of("baselines", [ours])}, [ours], form)
+    assert DIFFER in text.replace("\\", "") and "1 networks, 4 cases, 8 samples" in text
     assert ("a\\_model (ours)" if form is Format.LATEX else "a_model (ours)") in text
     assert "0.5713" in text
     columns = (
@@ -97,13 +108,33 @@ def test_text_says_that_the_networks_differ(form: Format, ours: Results) -> None
         assert columns == 4 + len(HEADERS) + 1
 
 
-def test_csv_has_one_value_per_column(ours: Results) -> None:
-    text = render("policy", lines_of("policy", [ours]), [ours], Format.CSV)
-    rows = list(csv.DictReader(io.StringIO(text)))
+def test_csv_has_one_value_per_column_below_what_must_be_said(ours: Results) -> None:
+    lines = {name: lines_of(name, [ours]) for name in ("policy", "baselines")}
+    text = render(lines, [ours], Format.CSV).splitlines(keepends=True)
+    said = [line for line in text if line.startswith("#")]
+    assert text[: len(said)] == said and DIFFER in said[0] and "1 networks, 4 cases, 8 samples" in said[1]
+    every = list(csv.DictReader(text[len(said) :]))
+    assert len(every) == sum(map(len, lines.values())) and {row["table"] for row in every} == set(lines)
+    assert len(pd.read_csv(io.StringIO("".join(text)), comment="#")) == len(every)
+    rows = [row for row in every if row["table"] == "policy"]
     assert all(None not in row and None not in row.values() for row in rows)
     mine = [row for row in rows if row["ours"] == "true"]
     assert {row["policy"] for row in mine} == {"clean", "noisy_missing_dense", "all"}
     assert {row["phase"] for row in mine} == {"0.3000", "0.4000", "0.3500"}
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "expected"),
+    [(["smartds_gso_urban.x", "ieee13"], "trained on 2 networks, some of them in Greensboro;"),
+     (["ieee13"], "trained on 1 networks, none of them in Greensboro;"), ([], "a_model (ours): split 'test'")],
+)  # fmt: skip
+def test_what_is_said_of_weights_is_true_of_them(ours: Results, trained_on: list[str], expected: str) -> None:
+    said = header([Results({**ours.about, "trained_on": trained_on}, ours.table, {}, [])])
+    assert expected in said[1]
+
+
+def test_titles_fit_rows_of_both_splits() -> None:
+    assert not any("enchmark" in title or "test" in title.lower().split() for title in TITLES.values())
 
 
 def test_intervals_are_printed_on_request(ours: Results) -> None:
@@ -118,8 +149,34 @@ def test_results_come_back_from_their_file(tmp_path: Path, ours: Results) -> Non
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "other.json").write_text('{"format": 1}')
-    with pytest.raises(FeederError, match="not results of"):
-        Results.load(tmp_path / "other.json")
+    for content in ('{"format": 1}', '{"format": 2}', "[]", "1", "{", '"format"', "\xff"):
+        (tmp_path / "other.json").write_text(content, encoding="latin-1")
+        with pytest.raises(FeederError, match="not results of"):
+            Results.load(tmp_path / "other.json")
+    with pytest.raises(FeederError, match="cannot be read: No such file"):
+        Results.load(tmp_path / "absent.json")
+    with pytest.raises(FeederError, match="cannot be read: Is a directory"):
+        Results.load(tmp_path)
     with pytest.raises(FeederError, match="no table 'weather'"):
         lines_of("weather", [])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(lambda record, name=name: record["about"].pop(name) for name in ("split", "label", "place", "cases")),
+        lambda record: record["metrics"].append(record["metrics"][0]),
+        lambda record: record["metrics"][0].pop("policy"),
+        lambda record: record["metrics"][0].update(value="high"),
+        lambda record: record.update(about=None),
+        lambda record: record.update(metrics={"a": 1}),
+    ],
+)
+def test_results_without_what_tables_need_are_refused(
+    spoil: Callable[[dict[str, Any]], Any], ours: Results, tmp_path: Path
+) -> None:
+    record = ours.record()
+    spoil(record)
+    (tmp_path / "results.json").write_text(json.dumps(record))
+    with pytest.raises(FeederError, match=r"results\.json: not results of"):
+        Results.load(tmp_path / "results.json")

@@ -16,6 +16,8 @@ import mycelium
 from mycelium import Mycelium, MyceliumConfig
 from mycelium.errors import FeederError
 from mycelium.feeders import FEEDERS
+from mycelium.grid.grid import Grid
+from mycelium.grid.nominal_angle import nominal_angle
 from mycelium.model.estimates import Estimates
 from mycelium.model.relation_edges import RelationEdges
 from mycelium.model.segments import segment_log_softmax
@@ -298,8 +300,9 @@ def test_answers_of_readings_are_those_of_their_window() -> None:
     found = model.estimate(case.grid, case.readings)
     assert model.training
     with torch.no_grad():
-        expected = model.eval()(alone()[1])
-    assert_same(answers(found), answers(expected), 0.0)
+        window = alone()[1]
+        expected = model.eval()(window)
+    assert_same(answers(found), answers(expected.absolute(window)), 0.0)
     assert len(found.location) == len(case.grid.bus) + len(case.grid.line) + len(case.grid.transformer)
     switches = np.flatnonzero(found.switch.isfinite().numpy())
     assert switches.tolist() == case.grid.switches.tolist()
@@ -312,8 +315,58 @@ def test_every_feeder_is_answered_even_without_a_single_reading(feeder: str) -> 
     torch.manual_seed(0)
     found = Mycelium(SMALL).estimate(grid, Readings.none(grid))
     for name, value in answers(found).items():
-        assert value.isfinite().all() or name == "switch", name
+        if name in ("v_pu", "angle_rad"):
+            there = np.broadcast_to(nominal_angle(grid).valid, value.shape)
+            assert np.array_equal(value.isfinite().numpy(), there), f"{name} of phases there are not, or none of some"
+        else:
+            assert value.isfinite().all() or name == "switch", name
     assert int(found.switch.isfinite().sum()) == len(grid.switches)
+
+
+def degrees(found: Estimates, grid: Grid, bus: str) -> list[float]:
+    """Angles of a bus at some hour, NaN where there is none."""
+    row = grid.bus["name"].tolist().index(bus)
+    return torch.rad2deg(found.angle_rad[5, row]).tolist()
+
+
+@pytest.mark.parametrize("nominal", [True, False])
+def test_angles_are_absolute(nominal: bool) -> None:
+    """First answers are nominal everywhere. The transformers of this feeder are Dyn11: their secondaries lead by 30."""
+    grid = bundled("lv_town").published.grid
+    config = replace(SMALL, window=replace(PAPER_INPUTS, nominal_angle=nominal))
+    found = Mycelium(config).estimate(grid, Readings.none(grid))
+    above, below = ([0.0, -120.0, 120.0], [30.0, -90.0, 150.0]) if nominal else ([0.0] * 3, [0.0] * 3)
+    assert degrees(found, grid, "ring_a") == pytest.approx(above, abs=1e-4)
+    assert degrees(found, grid, "sub_a") == pytest.approx(below, abs=1e-4)
+    assert (found.v_pu == 1.0).all()
+
+
+def test_phases_that_do_not_exist_have_no_voltage() -> None:
+    grid = bundled("ieee13").published.grid
+    found = Mycelium(SMALL).estimate(grid, Readings.none(grid))
+    for bus, expected in (("611", [np.nan, np.nan, 120.0]), ("652", [0.0, np.nan, np.nan])):
+        assert degrees(found, grid, bus) == pytest.approx(expected, abs=1e-4, nan_ok=True)
+        assert np.array_equal(found.v_pu[5, grid.bus["name"].tolist().index(bus)].isnan(), np.isnan(expected))
+
+
+def test_absolute_angles_are_wrapped_and_legs_opposite() -> None:
+    """On what a window answers: residuals, added up with nominal angles and brought back into half a turn."""
+    window, _ = union()
+    torch.manual_seed(0)
+    model = Mycelium(SMALL).eval()
+    with torch.no_grad():
+        model.readouts["state"].output.bias.fill_(0.5)  # 83 degrees on top of nominal: beyond 180 for some
+        residual = model(window)
+    found = residual.absolute(window)
+    there = window.nominal_valid
+    assert float(residual.angle_rad[:, there & ~window.legs[:, None]].std()) < 1e-6
+    expected = torch.polar(torch.ones(()), residual.angle_rad + window.nominal_rad)[:, there]
+    torch.testing.assert_close(torch.polar(torch.ones(()), found.angle_rad[:, there]), expected)
+    assert float(found.angle_rad[:, there].abs().max()) <= np.pi + 1e-6
+    assert window.legs.any()
+    turn = found.angle_rad[:, window.legs, 0] - found.angle_rad[:, window.legs, 1]
+    torch.testing.assert_close(turn.abs(), torch.full_like(turn, np.pi))
+    torch.testing.assert_close(found.v_pu[:, there], residual.v_pu[:, there])
 
 
 def test_a_network_without_customers_lines_and_transformers_is_answered() -> None:

@@ -41,9 +41,12 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> N
     edit(folder, lambda record: record["sha256"].update({MODEL: weights._hash(folder / MODEL)}))
 
 
-def edit(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+def edit(folder: Path, change: Callable[[dict[str, Any]], Any], fits: bool = True) -> None:
+    """Change the configuration of a folder, with a hash of the model that fits."""
     record = json.loads((folder / CONFIG).read_text())
     change(record)
+    if fits:
+        record["sha256"]["model"] = weights._hash_of_record(record["model"])
     (folder / CONFIG).write_text(json.dumps(record))
 
 
@@ -116,9 +119,12 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "weights cut off": (lambda at: (at / MODEL).write_bytes((at / MODEL).read_bytes()[:1000]), "sha256 differs"),
     "no weights": (lambda at: (at / MODEL).unlink(), "missing"),
     "no constants": (lambda at: (at / NORMALISATION).unlink(), "missing"),
-    "no configuration": (lambda at: (at / CONFIG).unlink(), "not the configuration of a model"),
+    "no configuration": (
+        lambda at: (at / CONFIG).unlink(),
+        "holds no config.json; expected a folder of save_pretrained",
+    ),
     "a configuration that is no JSON": (lambda at: (at / CONFIG).write_text("{"), "not the configuration of a model"),
-    "another format": (lambda at: edit(at, lambda record: record.update(format=0)), "format 0, expected 1"),
+    "another format": (lambda at: edit(at, lambda record: record.update(format=0)), "format 0, expected 2"),
     "a name too many": (lambda at: edit(at, lambda record: record["model"].update(depth=3)), r"unknown \['depth'\]"),
     "a name too few": (lambda at: edit(at, lambda record: record["model"].pop("layers")), r"missing \['layers'\]"),
     "other columns": (
@@ -140,6 +146,18 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda at: edit(at, lambda record: record["model"]["window"].update(communication="radio")),
         "radio",
     ),
+    "whole numbers": (
+        lambda at: rewrite(at, lambda state: state.update({SOME: torch.zeros(4, 4, dtype=torch.int64)})),
+        f"{SOME} is of torch.int64, expected floating-point",
+    ),
+    "weights that are no numbers": (
+        lambda at: rewrite(at, lambda state: state.update({SOME: torch.full((4, 4), torch.nan)})),
+        f"{SOME} has values that are no finite numbers",
+    ),
+    "one infinite weight": (
+        lambda at: rewrite(at, lambda state: state[SOME][1, 2].fill_(torch.inf)),
+        "no finite numbers",
+    ),
     "another depth": (lambda at: edit(at, lambda record: record["model"].update(layers=2)), "is missing"),
 }
 
@@ -151,6 +169,61 @@ def test_refuses(name: str, folder: Path) -> None:
     with pytest.raises(FeederError, match=message) as error:
         Mycelium.from_pretrained(folder)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"heads": 1}, {"dilations": [1, 1]}, {"dropout": 0.2}, {"tasks": ["state"]}, {"window.nominal_angle": False},
+     {"window.communication": "random"}],
+)  # fmt: skip
+def test_refuses_a_configuration_that_was_altered(change: dict[str, Any], folder: Path) -> None:
+    """Sizes of which no weight can tell, too."""
+
+    def alter(record: dict[str, Any]) -> None:
+        for name, value in change.items():
+            place, _, last = name.rpartition(".")
+            (record["model"][place] if place else record["model"])[last] = value
+
+    edit(folder, alter, fits=False)
+    with pytest.raises(FeederError, match="its model is not the one it was written with"):
+        Mycelium.from_pretrained(folder)
+
+
+def test_a_configuration_may_be_laid_out_anew(folder: Path) -> None:
+    record = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(record, indent=4, sort_keys=True))
+    assert Mycelium.from_pretrained(folder).config == MyceliumConfig.tiny()
+
+
+def test_weights_of_the_first_format_are_brought_up_to_date(folder: Path) -> None:
+    new = (folder / CONFIG).read_bytes()
+    edit(folder, lambda record: (record.update(format=1), record["sha256"].pop("model")), fits=False)
+    with pytest.raises(FeederError, match=r"format 1, expected 2; `python -m mycelium\.model\.weights .*dummy`"):
+        Mycelium.from_pretrained(folder)
+    old = (folder / CONFIG).read_bytes()
+    weights.bring_up_to_date(folder)
+    assert (folder / CONFIG).read_bytes() == new
+    with pytest.raises(FeederError, match="format 2, expected 1"):
+        weights.bring_up_to_date(folder)
+    (folder / CONFIG).write_bytes(old)
+    (folder / MODEL).write_bytes((folder / MODEL).read_bytes()[:-1] + b"\1")
+    with pytest.raises(FeederError, match="sha256 differs"):
+        weights.bring_up_to_date(folder)
+    assert (folder / CONFIG).read_bytes() == old
+
+
+def test_weights_that_ship_load() -> None:
+    for name in (path.name for path in weights.BUNDLED.iterdir() if path.is_dir()):
+        Mycelium.from_pretrained(name)
+
+
+def test_a_folder_of_a_run_points_to_its_weights(folder: Path) -> None:
+    run = folder.parent / "run"
+    run.mkdir()
+    for name in ("best", "last"):
+        tiny().save_pretrained(run / name)
+    with pytest.raises(FeederError, match=r"did you mean .*run/best or .*run/last\?"):
+        Mycelium.from_pretrained(run)
 
 
 def test_refuses_what_is_no_safetensors_file(folder: Path) -> None:
