@@ -50,6 +50,12 @@ class Table:
     extra: tuple[str, ...]
 
 
+def written(cell: object) -> str:
+    """A cell as text without blanks around it, empty where there is nothing."""
+    nothing = pd.api.types.is_scalar(cell) and pd.isna(cell)
+    return "" if nothing else str(cell).strip()
+
+
 @dataclass(frozen=True)
 class Texts:
     """A column of text with few different values.
@@ -66,10 +72,10 @@ class Texts:
     def of(column: pd.Series) -> Texts:
         try:
             code, different = pd.factorize(column)
-        except TypeError:  # lists and the like, which a Parquet file may hold
+        except (TypeError, NotImplementedError):  # lists and the like, which a Parquet file may hold
             code, different = pd.factorize(column.map(str))
         # The last one is what code -1, a missing value, finds.
-        return Texts(code.astype(np.int64), [str(value).strip() for value in different] + [""])
+        return Texts(code.astype(np.int64), [written(value) for value in different] + [""])
 
 
 def table_of_frame(frame: pd.DataFrame, source: str = "frame") -> Table:
@@ -96,6 +102,8 @@ def read_table(path: Path) -> Table:
     if reader is None:
         raise FeederError(f"{path}: readings are read from {' or '.join(readers)}, not from '{path.suffix}'")
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, and can be read only once
+            raise FeederError(f"{path}: it is no regular file; save the readings to one")
         return reader(path)
     except pa.ArrowException as error:
         what = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -191,6 +199,8 @@ def _header(path: Path) -> tuple[list[str], str]:
         line = file.readline(_LONGEST_HEADER)
     if not line:
         raise FeederError(f"{path}: the file is empty")
+    if 3 * line.count(0) > len(line):  # every other byte is 0, which is UTF-8 too
+        raise FeederError(f"{path}: line 1 is not UTF-8 text but UTF-16; save the file as 'CSV UTF-8'")
     try:
         text = line.decode("utf-8-sig").replace("\r", "\n").partition("\n")[0]
         found = [(next(csv.reader([text], delimiter=delimiter), []), delimiter) for delimiter in ",;\t"]

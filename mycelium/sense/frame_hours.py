@@ -6,6 +6,7 @@ first moment of its hour.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,9 +24,10 @@ Flags = npt.NDArray[np.bool_]
 
 _HOUR = 3_600_000_000  # microseconds, in which all times here are counted
 _DAY = 24 * _HOUR
+_FARTHEST = 14 * _HOUR  # from UTC that a clock anywhere is
 _ISO = (
     r"^((?:19|20|21)[0-9]{2}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)"
-    r" ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?$"
+    r" ?(Z|[+-][0-9]{2}(?::?[0-5][0-9])?)?$"
 )
 _EXPECTED = "a time such as 2026-01-31 13:00, or 2026-01-31T13:00+01:00"
 _NIGHT = (1, 2, 3)  # hours of the clock at which clocks change
@@ -55,8 +57,9 @@ class Stamps:
         if not pd.api.types.is_datetime64_any_dtype(column):
             texts = Texts.of(column)
             return Stamps.parse(texts.text), texts.code
-        code, different = pd.factorize(column)
-        times = pd.DatetimeIndex(different).append(pd.DatetimeIndex([pd.NaT], tz=different.tz))
+        code, found = pd.factorize(column)
+        different = pd.DatetimeIndex(found)  # also of columns as pyarrow has them
+        times = different.append(pd.DatetimeIndex([pd.NaT], tz=different.tz))
         text = [str(time) for time in times]
         good = np.asarray((times.year >= 1900) & (times.year < 2200))
         times = times.where(good, pd.NaT)
@@ -69,7 +72,7 @@ class Stamps:
         parts = pd.Series(text, dtype="str").str.extract(_ISO)
         times = pd.DatetimeIndex(pd.to_datetime(parts[0], format="ISO8601", errors="coerce"))
         offset = np.array([_offset(text) for text in parts[1].fillna("")], np.int64)
-        good = np.asarray(times.notna()) & (np.abs(offset) < _DAY)
+        good = np.asarray(times.notna()) & (np.abs(offset) <= _FARTHEST)
         wall = _microseconds(times)
         return Stamps(text, good, parts[1].notna().to_numpy(), wall, wall - offset)
 
@@ -101,7 +104,8 @@ class Hours:
 
     Attributes:
         hour: Which of the 24, -1 where unreadable or outside. [row]
-        whole: Whether the time is on the hour. [row]
+        past: Microseconds past the hour, any where unreadable. [row]
+        dates_only: Whether all readable ones within are at 00:00, as dates without a time of day are.
         clock: Hour of the clock at each of the 24, as the first row that has it says, -1 where none does. [hour]
         start: First hour, as the clock said; empty where there is none.
         aware: Whether timestamps have a UTC offset.
@@ -109,7 +113,8 @@ class Hours:
     """
 
     hour: Ints
-    whole: Flags
+    past: Ints
+    dates_only: bool
     clock: Ints
     start: str
     aware: bool
@@ -138,7 +143,7 @@ class Hours:
         used &= fits
         if not used.any():
             nowhere = np.full(len(code), -1)
-            return Hours(nowhere, nowhere == 0, np.full(HOURS, -1), "", aware, _some(findings))
+            return Hours(nowhere, nowhere, False, np.full(HOURS, -1), "", aware, _some(findings))
         first, wall = _first(stamps, used, aware, start, source)
         hour, rest = (stamps.real - first) // _HOUR, (stamps.real - first) % _HOUR
         inside = fits & (hour >= 0) & (hour < HOURS)
@@ -148,7 +153,9 @@ class Hours:
         seen = used & inside
         clock[hour[seen]] = stamps.wall[seen] % _DAY // _HOUR
         findings += _hours(stamps, seen, np.unique(hour[seen]), clock, aware)
-        return Hours(np.where(inside, hour, -1)[code], (rest == 0)[code], clock, _say(wall), aware, _some(findings))
+        dates_only = not np.any(stamps.wall[seen] % _DAY)
+        hour = np.where(inside, hour, -1)
+        return Hours(hour[code], rest[code], dates_only, clock, _say(wall), aware, _some(findings))
 
 
 def _some(findings: list[Finding | None]) -> list[Finding]:
@@ -172,14 +179,35 @@ def _unreadable(stamps: Stamps, code: Ints, row: Ints) -> Finding | None:
 
     def tell(item: int) -> str:
         text = stamps.text[code[item]]
-        if " 24:" in text or "T24:" in text:
-            return f"{told(text)}: write 00:00 of the next day"
-        if "/" in text or text[:6].count(".") == 2:
-            return f"{told(text)}: which is the day and which the month is not said"
-        return told(text)
+        return f"{told(text)}{_advice(text)}"
 
     rows, examples = gather(failed, code, row, tell)
     return Finding(Trouble.TIME, "time", rows, f"expected {_EXPECTED}", examples)
+
+
+def _advice(text: str) -> str:
+    """How a time that is none may have been meant."""
+    if " 24:" in text or "T24:" in text:
+        return ": write 00:00 of the next day"
+    if re.search(r"[0-9] ?[AaPp]\.?[Mm]\.?$", text):
+        return ": write hours as 00 to 23"
+    if date := re.match(r"([0-9]{4})[/.]([0-9]{1,2})[/.]([0-9]{1,2})(?![0-9])", text):
+        return _date(*(int(part) for part in date.groups()))
+    if date := re.match(r"([0-9]{1,2})[/.-]([0-9]{1,2})[/.-]([0-9]{4})(?![0-9])", text):
+        one, other, year = (int(part) for part in date.groups())
+        if max(one, other) <= 12 and one != other:
+            return ": which is the day and which the month is not said"
+        return _date(year, min(one, other), max(one, other))
+    if re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(?:[+-][0-9:]+)? ?\[?[A-Za-z_]+(?:/[A-Za-z_/]+)?\]?$", text):
+        return ": write the UTC offset instead of the name of the time zone, as in 2026-01-31T13:00+01:00"
+    offset = re.search(r":[0-9:.]+ ?[+-]([0-9]{2}):?([0-9]{2})$", text)
+    if offset and (int(offset[1]) * _HOUR > _FARTHEST or int(offset[2]) > 59):
+        return ": no clock has that UTC offset"
+    return ""
+
+
+def _date(year: int, month: int, day: int) -> str:
+    return f": write the date as {year:04d}-{month:02d}-{day:02d}" if 1 <= month <= 12 and 1 <= day <= 31 else ""
 
 
 def _refused(trouble: Trouble, which: Flags, stamps: Stamps, code: Ints, row: Ints, says: str) -> Finding | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,9 +31,31 @@ _QUANTITIES = tuple(Quantity)
 # What people write for a quantity; only ever suggested.
 _MEANT = {
     "v": Quantity.VOLTAGE, "u": Quantity.VOLTAGE, "i": Quantity.CURRENT, "amps": Quantity.CURRENT,
-    "p": Quantity.ACTIVE, "kw": Quantity.ACTIVE, "kwh": Quantity.ACTIVE, "power": Quantity.ACTIVE,
-    "q": Quantity.REACTIVE, "kvar": Quantity.REACTIVE, "kvarh": Quantity.REACTIVE, "tap_position": Quantity.TAP,
+    "p": Quantity.ACTIVE, "power": Quantity.ACTIVE, "q": Quantity.REACTIVE, "tap_position": Quantity.TAP,
 }  # fmt: skip
+# Units that people write at the end of it, and how to come from them to ours.
+_SUM = "of each hour, sum the energies"
+_UNITS: dict[str, tuple[Quantity | None, str]] = {
+    "kv": (Quantity.VOLTAGE, "give V: multiply by 1000"),
+    "mv": (Quantity.VOLTAGE, "give V"),
+    "pu": (None, "multiply by the base"),  # of what, the rest of the name says
+    "ka": (Quantity.CURRENT, "give A: multiply by 1000"),
+    "ma": (Quantity.CURRENT, "give A: divide by 1000"),
+    "kw": (Quantity.ACTIVE, ""),
+    "w": (Quantity.ACTIVE, "give kW: divide by 1000"),
+    "mw": (Quantity.ACTIVE, "give kW: multiply by 1000"),
+    "kwh": (Quantity.ACTIVE, f"give mean kW: {_SUM}"),
+    "wh": (Quantity.ACTIVE, f"give mean kW: {_SUM}, and divide by 1000"),
+    "mwh": (Quantity.ACTIVE, f"give mean kW: {_SUM}, and multiply by 1000"),
+    "kvar": (Quantity.REACTIVE, ""),
+    "var": (Quantity.REACTIVE, "give kvar: divide by 1000"),
+    "mvar": (Quantity.REACTIVE, "give kvar: multiply by 1000"),
+    "kvarh": (Quantity.REACTIVE, f"give mean kvar: {_SUM}"),
+    "varh": (Quantity.REACTIVE, f"give mean kvar: {_SUM}, and divide by 1000"),
+    "mvarh": (Quantity.REACTIVE, f"give mean kvar: {_SUM}, and multiply by 1000"),
+    "rad": (Quantity.ANGLE, "give degrees: multiply by 57.29578"),
+    "radians": (Quantity.ANGLE, "give degrees: multiply by 57.29578"),
+}
 
 _LONGEST = 200  # characters that are compared with names
 _BLANK = -1
@@ -283,11 +306,18 @@ def _tell(trouble: Trouble, named: _Named, grid: Grid, places: Places, name: int
 
 def _tell_quantity(text: str, kind: int) -> str:
     if _quantity(text) < 0:
-        near = difflib.get_close_matches(text.lower()[:_LONGEST], _QUANTITIES, n=1, cutoff=0.5)
-        meant = _MEANT.get(text.lower(), near[0] if near else None)
-        return f"{told(text)}: did you mean {meant}?" if meant else told(text)
+        return f"{told(text)}{_meant(text.lower()[:_LONGEST])}"
     has = [quantity for quantity, channel in zip(_QUANTITIES, _CHANNEL_OF[kind], strict=True) if channel >= 0]
     return f"{text} of a {CLASSES[kind]}, which has {', '.join(has)}"
+
+
+def _meant(text: str) -> str:
+    """The quantity that may have been meant, and how to come to its unit."""
+    near = difflib.get_close_matches(text, _QUANTITIES, n=1, cutoff=0.5)
+    of_unit, change = _UNITS.get(re.split(r"[^a-z]+", text)[-1], (None, ""))
+    meant = [of_unit or _MEANT.get(text), *near]
+    told_of = next((quantity for quantity in meant if quantity), None)
+    return f": did you mean {told_of}?{f' Then {change}' if change else ''}" if told_of else ""
 
 
 def _tell_terminal(named: _Named, grid: Grid, name: int) -> str:

@@ -1,7 +1,7 @@
-"""Powers and currents in a wrong unit: kW that are W or MW, A that are kA.
+"""Powers in a wrong unit: kW that are W or MW; and currents beside them that are kA.
 
 Records have no demand. What a power is held against is, where there is one, the current at the same place, else what
-the network can carry. Too small a power is told from light load only where nearly all readings of a kind are.
+the network can carry. Without a current, too small a power is told from light load only where nearly all of a kind are.
 """
 
 from __future__ import annotations
@@ -14,19 +14,37 @@ import numpy.typing as npt
 
 from mycelium.grid.grid import Grid
 from mycelium.schema import LOW_VOLTAGE_KV
-from mycelium.sense.frame_units import FEW, MOST, Codes, WrongUnit, expected_voltage_v, median_over_hours
+from mycelium.sense.frame_currents import (
+    KILO,
+    OVERLOAD,
+    SMALL,
+    SPEAK,
+    Powers,
+    current_units,
+    nonzero,
+    positive,
+    rated_amps,
+)
+from mycelium.sense.frame_units import (
+    FEW,
+    MOST,
+    NOTED,
+    Codes,
+    WrongUnit,
+    expected_voltage_v,
+    largest_of_rows,
+    median_over_hours,
+    quantile,
+)  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
-# A ratio to what is expected is near 1, or a thousand times that or less where the unit is wrong.
-_SMALL, _LARGE = 0.02, 10.0
+_LARGE = 10.0  # times what is expected: nearly all above this are too large
 _LARGE_ALIKE = 1.5  # a series above this is taken for wrong too, where nearly all are
-_OVERLOAD = 2.0  # nothing takes this many times the rating hour by hour
 _LIGHT = 1.0 / 30.0  # a phase of a feeder head carries at least 2 % of this share of the network's capacity
 _CUSTOMER_KVA = (1.0, 50.0)  # peak of a customer below and above 1 kV; hardly any stays below 2 % of it all day
-_TINY_A = 1.0  # nearly all currents below this are kA, if powers beside them are a thousand times too large
-_NOTHING = 1e-6  # kVA, A
-_ABSURD_A, _ABSURD_KW = 1e6, 1e8
+_ABSURD_KW = 1e8
 
 
 def power_units(grid: Grid, value: Mapping[str, Floats]) -> dict[str, Codes]:
@@ -37,26 +55,26 @@ def power_units(grid: Grid, value: Mapping[str, Floats]) -> dict[str, Codes]:
         value: Readings per channel, NaN where there is none. [hour, row, slot]
     """
     capacity = capacity_kva(grid)
+    powers = {table: Powers.of(table, value) for table in ("consumer", "bus", *SPEAK)}
     low, high, limit = _of_customers(grid, capacity)
     at = grid.consumer["bus1"].to_numpy()
     low_there, high_there = (np.bincount(at, kva, minlength=len(grid.bus)).astype(float) for kva in (low, high))
-    total = _OVERLOAD * capacity
-    everywhere = np.full((len(grid.bus), 1), total)
-    demand = _Expected(low[:, None], high[:, None], limit[:, None], total, FEW)
-    found = _judge("consumer", value, demand, _peak)
-    found |= _judge("bus", value, _Expected(low_there[:, None], high_there[:, None], everywhere, total, FEW), _peak)
-
-    head_kw = _expected_at_head(value["consumer.active_power_kw"], found["consumer.active_power_kw"], capacity)
-    base_v = expected_voltage_v(grid)
-    ratings = {
-        "line": np.full(len(grid.line), capacity),
-        "winding": grid.winding["rated_kva"].to_numpy(),
-        "substation": np.full(len(grid.substation), capacity),
+    total = OVERLOAD * capacity
+    everywhere, nowhere = np.full((len(grid.bus), 1), total), np.zeros((1, 1), bool)
+    demand = {
+        "consumer": _Expected(low[:, None], high[:, None], limit[:, None], total, FEW, nowhere),
+        "bus": _Expected(low_there[:, None], high_there[:, None], everywhere, total, FEW, nowhere),
     }
-    for table, rating in ratings.items():
-        guess = (head_kw, capacity / 3.0) if table == "substation" else (np.nan, np.nan)
-        found |= _branches(table, value, base_v[table], rating, guess)
-    return found
+    judged = {table: _judge(powers[table], expected, _peak) for table, expected in demand.items()}
+    usable = np.where(judged["consumer"].code == WrongUnit.NONE, value["consumer.active_power_kw"], np.nan)
+    head_kw = _expected_at_head(usable, capacity)
+    of_branches, currents = _branches(grid, value, powers, capacity, head_kw)
+    judged |= of_branches
+    in_megawatt = any((verdict.code == WrongUnit.MEGAWATT).any() for verdict in judged.values())
+    for table, verdict in judged.items():
+        for key in (f"{table}.active_power_kw", f"{table}.reactive_power_kvar"):
+            currents[key] = verdict.codes(value[key], in_megawatt)
+    return currents
 
 
 def capacity_kva(grid: Grid) -> float:
@@ -85,12 +103,12 @@ def _of_customers(grid: Grid, capacity: float) -> tuple[Floats, Floats, Floats]:
     share = rating / np.maximum(n_alike, 1)
     low_voltage = grid.consumer["rated_kv"].to_numpy() < LOW_VOLTAGE_KV
     low = np.where(low_voltage, *_CUSTOMER_KVA)
-    return low, np.maximum(share, low), _OVERLOAD * rating
+    return low, np.maximum(share, low), OVERLOAD * rating
 
 
-def _expected_at_head(p: Floats, wrong: Codes, capacity: float) -> float:
+def _expected_at_head(p: Floats, capacity: float) -> float:
     """kW of one phase of a feeder head: a third of what metered customers take, or what the network may carry."""
-    usable = np.where(np.isfinite(p) & (wrong == 0), p, 0.0)
+    usable = np.nan_to_num(p)
     if usable.any():
         return float(np.median(usable.sum(axis=(1, 2))) / 3.0)
     return capacity * _LIGHT
@@ -105,6 +123,7 @@ class _Expected:
         limit: What no series exceeds. [row, slot or 1]
         total: What all together must exceed to be too large: metered customers may all be large ones.
         n_rows: How many rows it takes to speak for all: a customer or two may take nothing.
+        measured: Whether a current at the same place says what to expect. [row, slot or 1]
     """
 
     low: Floats
@@ -112,86 +131,126 @@ class _Expected:
     limit: Floats
     total: float
     n_rows: int
+    measured: Flags
 
     def ratios(self, size: Floats) -> tuple[Floats, Floats]:
         """Ratio of a size to the low and to the high guess. [hour, row, slot]"""
-        return size / np.where(self.low > 0, self.low, np.nan), size / np.where(self.high > 0, self.high, np.nan)
+        return size / positive(self.low), size / positive(self.high)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What was made of the powers of one table.
+
+    Attributes:
+        code: Wrong unit of P and Q, which share theirs. [row, slot]
+        doubtful: Whether they are as small as in MW, or nothing says. [row, slot]
+    """
+
+    code: Codes
+    doubtful: Flags
+
+    def codes(self, value: Floats, in_megawatt: bool) -> Codes:
+        """Wrong units of P or Q, as others are in MW or not. [hour, row, slot]"""
+        code = self.code
+        if in_megawatt:
+            code = np.where(self.doubtful & (code == WrongUnit.NONE), WrongUnit.MAYBE_MEGAWATT, code)
+        found = np.where(np.isfinite(value), code, WrongUnit.NONE).astype(np.int8)
+        found[(np.abs(value) > _ABSURD_KW) & ((found == WrongUnit.NONE) | np.isin(found, NOTED))] = WrongUnit.ABSURD
+        return found
 
 
 def _branches(
-    table: str, value: Mapping[str, Floats], base_v: Floats, rating_kva: Floats, otherwise_kva: tuple[float, float]
-) -> dict[str, Codes]:
-    """Wrong units of powers and currents of one table of branches, held against each other. [hour, row, slot]
+    grid: Grid, value: Mapping[str, Floats], powers: Mapping[str, Powers], capacity: float, head_kw: float
+) -> tuple[dict[str, _Verdict], dict[str, Codes]]:
+    """Powers and currents of lines, windings and sources held against each other: of powers per table, of currents
+    per channel. [hour, row, slot]
 
     Args:
-        table: line, winding or substation.
+        grid: The network.
         value: As in ``power_units``.
-        base_v: Voltage of a conductor to ground. [row]
-        rating_kva: [row]
-        otherwise_kva: A low and a high guess of a phase's power where there is no current.
+        powers: Per table.
+        capacity: What the network can carry, kVA.
+        head_kw: Guess of a phase's power at a source where there is no current.
     """
-    current = value[f"{table}.current_a"]
-    kva = base_v[:, None] / 1e3 * _nonzero(current)
-    low, high = (np.where(np.isfinite(kva), kva, guess) for guess in otherwise_kva)
-    n_rows = 1 if table == "substation" else FEW  # the records' voltage of a few lines may be wrong
-    found = _judge(table, value, _Expected(low, high, _OVERLOAD * rating_kva[:, None], 0.0, n_rows), median_over_hours)
-    codes = np.where(current > _ABSURD_A, WrongUnit.ABSURD, 0).astype(np.int8)
-    # Amperes a thousand times too small make powers look large.
-    small = np.isfinite(current) & (_quantile(_peak(current), MOST) < _TINY_A)
-    if small.any() and any((powers == WrongUnit.WATT).any() for powers in found.values()):
-        codes[small] = WrongUnit.KA
-        for powers in found.values():
-            powers[powers == WrongUnit.WATT] = WrongUnit.NONE
-    return {**found, f"{table}.current_a": codes}
+    base_kv = {table: positive(volts) / 1e3 for table, volts in expected_voltage_v(grid).items()}
+    rated_a = rated_amps(grid, base_kv, capacity)
+    codes = current_units(value, powers, base_kv, rated_a)
+    total = np.full(1, capacity)
+    limit = {"line": total, "substation": total, "winding": grid.winding["rated_kva"].to_numpy()}
+    verdicts, measured = {}, {}
+    for table, code in codes.items():
+        trusted = np.where((code == WrongUnit.NONE) | np.isin(code, NOTED), value[f"{table}.current_a"], np.nan)
+        kva = base_kv[table][:, None] * nonzero(trusted)
+        guess = (head_kw, capacity / 3.0) if table == "substation" else (np.nan, np.nan)
+        low, high = (np.where(np.isfinite(kva), kva, otherwise) for otherwise in guess)
+        measured[table] = np.any(np.isfinite(kva), axis=0)
+        expected = _Expected(low, high, OVERLOAD * limit[table][:, None], 0.0, SPEAK[table], measured[table])
+        verdicts[table] = _judge(powers[table], expected, median_over_hours)
+    rated_kva = {table: base_kv[table] * rated_a[table] for table in codes}
+    load = {table: median_over_hours(powers[table].size) / rated_kva[table][:, None] for table in codes}
+    _blame_currents(verdicts, measured, load, codes)
+    found = {}
+    for table, code in codes.items():
+        code[:, verdicts[table].code == WrongUnit.MISFIT] = WrongUnit.MISFIT
+        key = f"{table}.current_a"
+        found[key] = np.where(np.isfinite(value[key]), code, WrongUnit.NONE).astype(np.int8)
+    return verdicts, found
 
 
-def _judge(
-    table: str, value: Mapping[str, Floats], expected: _Expected, typical: Callable[[Floats], Floats]
-) -> dict[str, Codes]:
-    """Wrong units of P and Q of one table, which share theirs. [hour, row, slot]
+def _blame_currents(
+    verdicts: Mapping[str, _Verdict],
+    measured: Mapping[str, Flags],
+    load: Mapping[str, Floats],
+    codes: Mapping[str, Codes],
+) -> None:
+    """Take powers that are too large for the currents beside them back where they fit the ratings: these are kA.
 
     Args:
-        table: Where.
-        value: As in ``power_units``.
-        expected: What apparent powers are held against.
+        verdicts: Of powers, per table; changed.
+        measured: Where there is a current beside, per table. [row, slot]
+        load: Ratio of a typical power to the rating, per table. [row, slot]
+        codes: Wrong units of currents, per table; changed. [hour, row, slot]
+    """
+    accused = {table: (verdict.code == WrongUnit.WATT) & measured[table] for table, verdict in verdicts.items()}
+    typical = [quantile(load[table][accused[table] & np.isfinite(load[table])], 0.5) for table in load]
+    known = [ratio for ratio in typical if np.isfinite(ratio)]
+    if not known or max(known) > OVERLOAD:  # one export makes one mistake: powers that do not fit somewhere are W
+        return
+    for table, verdict in verdicts.items():
+        fits = ~(load[table] > OVERLOAD)
+        codes[table][:, accused[table] & fits] = WrongUnit.KA
+        if accused[table].any():
+            verdict.code[(verdict.code == WrongUnit.WATT) & fits] = WrongUnit.NONE
+
+
+def _judge(powers: Powers, expected: _Expected, typical: Callable[[Floats], Floats]) -> _Verdict:
+    """Wrong units of the powers of one table.
+
+    Args:
+        powers: What is reported.
+        expected: What they are held against.
         typical: One number of each series.
     """
-    keys = f"{table}.active_power_kw", f"{table}.reactive_power_kvar"
-    p, q = (value[key] for key in keys)
-    has_p, has_q = np.isfinite(p), np.isfinite(q)
-    size = _nonzero(np.hypot(np.where(has_p, p, 0.0), np.where(has_q, q, 0.0)))
+    size = powers.size
     to_low, to_high = (typical(ratio) for ratio in expected.ratios(size))
-    # A line that only charges what is behind it has reactive power alone: there a small P says nothing.
-    telling = has_p.any(axis=0) & (has_q.any(axis=0) | (table != "line"))
-    to_low = np.where(telling, to_low, np.nan)
-    code = np.zeros(p.shape, np.int8)
-    if np.isfinite(to_low).any(axis=1).sum() >= expected.n_rows and _quantile(to_low, MOST) < _SMALL:
-        code[:, to_low < _SMALL] = WrongUnit.MEGAWATT
+    measured = np.broadcast_to(expected.measured, to_low.shape)
+    small = powers.too_small(to_low, measured, expected.n_rows)
+    code = np.where(small, WrongUnit.MEGAWATT, WrongUnit.NONE).astype(np.int8)
+    code[small & measured & (to_low > KILO)] = WrongUnit.MISFIT
     large = ~(to_high <= _LARGE_ALIKE)  # or nothing says
-    if np.nansum(_peak(size)) > expected.total and _quantile(to_high, 1.0 - MOST) > _LARGE:
-        code[:, large] = WrongUnit.WATT
+    if np.nansum(_peak(size)) > expected.total and quantile(largest_of_rows(to_high), 1.0 - MOST) > _LARGE:
+        held = to_high[measured & np.isfinite(to_high)]
+        if len(held) and np.median(held) < 1.0 / KILO:
+            code[large & measured & np.isfinite(to_high)] = WrongUnit.MISFIT
+        else:
+            code[large] = WrongUnit.WATT
     too_large = (median_over_hours(size) > expected.limit) & (np.isfinite(size).sum(axis=0) >= FEW)
-    code[:, large & too_large] = WrongUnit.WATT
-    found = {}
-    for key in keys:
-        found[key] = np.where(np.isfinite(value[key]), code, 0).astype(np.int8)
-        found[key][(np.abs(value[key]) > _ABSURD_KW) & (found[key] == 0)] = WrongUnit.ABSURD
-    return found
-
-
-def _quantile(value: Floats, share: float) -> float:
-    """Quantile over rows of the largest slot; NaN where there is nothing. ``value`` is [row, slot]"""
-    largest = np.where(np.isfinite(value), value, -np.inf).max(axis=1, initial=-np.inf)
-    largest = largest[np.isfinite(largest)]
-    return float(np.quantile(largest, share)) if len(largest) else float("nan")
+    code[large & too_large] = WrongUnit.WATT
+    return _Verdict(code, np.isfinite(size).any(axis=0) & ~(to_low >= SMALL))
 
 
 def _peak(value: Floats) -> Floats:
     """Largest magnitude of each series, NaN where there is nothing. [row, slot]"""
     size = np.where(np.isfinite(value), np.abs(value), -1.0).max(axis=0, initial=-1.0)
     return np.where(size >= 0, size, np.nan)
-
-
-def _nonzero(value: Floats) -> Floats:
-    """The value, NaN where it is nothing in any unit."""
-    return np.where(np.abs(value) > _NOTHING, value, np.nan)

@@ -33,6 +33,11 @@ class WrongUnit(IntEnum):
     POSITION = 8
     ABSURD = 9
     OFF_BASE = 10
+    TOO_LARGE = 11
+    OVER_RATED = 12
+    MISFIT = 13
+    MAYBE_MEGAWATT = 14
+    MAYBE_TOO_LARGE = 15
 
 
 SAYS = {
@@ -46,7 +51,17 @@ SAYS = {
     WrongUnit.POSITION: "it seems to be a tap position; give the ratio, such as 1.00625",
     WrongUnit.ABSURD: "no reading can be that large here",
     WrongUnit.OFF_BASE: "about 1.73 times the records' voltage: these readings are line-to-line, or the records are",
+    WrongUnit.TOO_LARGE: "too large hour by hour, for the power beside it or the rating on record; give A, of the "
+    "primary side (it may be in mA, or multiplied by a ratio that was in it already)",
+    WrongUnit.OVER_RATED: "hour by hour more than 10 times the rating on record: the current or the rating is wrong",
+    WrongUnit.MISFIT: "power and current here contradict each other by a factor that is no kilo: one is wrong, as by "
+    "the ratio of an instrument transformer; which is not said, so neither is used",
+    WrongUnit.MAYBE_MEGAWATT: "it may be in MW or Mvar, as other powers in this file are, or a light load: look; give "
+    "kW or kvar",
+    WrongUnit.MAYBE_TOO_LARGE: "it may be too large too, as other currents in this file are; nothing beside it tells",
 }
+# Worth knowing; the readings are used.
+NOTED = (WrongUnit.OFF_BASE, WrongUnit.OVER_RATED, WrongUnit.MAYBE_MEGAWATT, WrongUnit.MAYBE_TOO_LARGE)
 
 FEW = 3  # hours that a series needs to speak for itself
 MOST = 0.9  # share of series that speaks for all
@@ -62,6 +77,17 @@ def median_over_hours(value: Floats) -> Floats:
     ordered = np.sort(value, axis=0)  # NaN last
     middle = np.minimum(np.isfinite(value).sum(axis=0) // 2, len(value) - 1)
     return np.asarray(np.take_along_axis(ordered, middle[None], axis=0)[0])
+
+
+def largest_of_rows(value: Floats) -> Floats:
+    """Largest slot of each row that has any. ``value`` is [row, slot]"""
+    largest = np.where(np.isfinite(value), value, -np.inf).max(axis=1, initial=-np.inf)
+    return np.asarray(largest[np.isfinite(largest)])
+
+
+def quantile(value: Floats, share: float) -> float:
+    """Quantile of numbers; NaN where there are none."""
+    return float(np.quantile(value, share)) if len(value) else float("nan")
 
 
 def expected_voltage_v(grid: Grid) -> dict[str, Floats]:

@@ -38,11 +38,14 @@ class Disturber:
         sigma: Standard deviation of errors. [entry, 1]
         missing: Probability that a reading is lost. [entry, 1]
         is_angle: Whether errors are added, within a full turn. [entry]
+        loses, errs: Whether there are any losses and errors at all.
     """
 
     sigma: Float32[Errors, "entry 1"]
     missing: Float32[Errors, "entry 1"]
     is_angle: Bool[Flags, " entry"]
+    loses: bool
+    errs: bool
 
     @staticmethod
     def of(noise: Noise, entries: Mapping[str, int]) -> Disturber:
@@ -58,21 +61,20 @@ class Disturber:
         def each(values: list[float]) -> Errors:
             return np.repeat(np.array(values, dtype=np.float32), counts)[:, None]
 
-        return Disturber(
-            each([noise.sigma(quantity) for quantity in quantities]),
-            each([noise.missing(quantity) for quantity in quantities]),
-            np.repeat(np.array([quantity is Quantity.ANGLE for quantity in quantities], dtype=bool), counts),
-        )
+        sigma = each([noise.sigma(quantity) for quantity in quantities])
+        missing = each([noise.missing(quantity) for quantity in quantities])
+        is_angle = np.repeat(np.array([quantity is Quantity.ANGLE for quantity in quantities], dtype=bool), counts)
+        return Disturber(sigma, missing, is_angle, bool(missing.any()), bool(sigma.any()))
 
     def draw(self, *sample: str | int) -> Disturbance:
         """Errors and losses of a sample, told by names and numbers."""
         shape = (len(self.sigma), HOURS)
         kept: Flags = np.broadcast_to(np.bool_(True), shape)
         error: Errors = np.broadcast_to(np.float32(0.0), shape)
-        # Two streams, so that the size of errors cannot decide what is lost.
-        if np.any(self.missing):
-            kept = generator("sense", "loss", *sample).random(shape, dtype=np.float32) >= self.missing
-        if np.any(self.sigma):
-            error = generator("sense", "error", *sample).standard_normal(shape, dtype=np.float32)
+        rng = generator("sense", *sample)
+        if self.loses:  # drawn first, so that the size of errors cannot decide what is lost
+            kept = rng.random(shape, dtype=np.float32) >= self.missing
+        if self.errs:
+            error = rng.standard_normal(shape, dtype=np.float32)
             error *= self.sigma
         return Disturbance(error, kept)

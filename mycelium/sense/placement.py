@@ -103,7 +103,7 @@ class Placement:
             ends = (str(bus[grid.line[end].iat[row]]) for end in ("bus1", "bus2"))
             lot = generator("tie sensor", self.network, self.policy.name, str(grid.line["name"].iat[row]), *ends)
             tie[row] = lot.random() < self.policy.branch_share
-        return tie
+        return np.asarray(tie)
 
     def _rows(self, grid: Grid, part: str) -> Flags:
         table, names = _NAMED[part], getattr(self, part)

@@ -30,7 +30,7 @@ _WORDS = {
 }
 
 EXAMPLES = 5  # told per finding
-_ROWS_TOLD = 20  # row numbers and gaps listed in JSON
+_GAPS_TOLD = 20  # listed in JSON
 _TEXT = 60  # characters of a cell that are told
 
 # What people call the rows of a channel's table, and the class in front of their names.
@@ -60,6 +60,7 @@ class Trouble(StrEnum):
     REPEATED = "repeated row"
     CONFLICT = "conflicting rows"
     UNIT = "unit"
+    SCALE = "scale"
     CLOCK = "clock change"
     HOURS = "hours"
     COLUMN = "column ignored"
@@ -86,7 +87,7 @@ class Finding:
     used: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON; a long list of rows is counted and shortened."""
+        """For JSON."""
         return {
             "trouble": str(self.trouble),
             "column": self.column,
@@ -94,7 +95,7 @@ class Finding:
             "used": self.used,
             "says": self.says,
             "examples": list(self.examples),
-            "rows": self.rows[:_ROWS_TOLD].tolist(),
+            "rows": self.rows.tolist(),
         }
 
 
@@ -178,7 +179,7 @@ class ReadingsReport:
                 "count": len(self.gaps),
                 "examples": [
                     {"element": gap.element, "quantity": gap.quantity, "hours": gap.hours}
-                    for gap in self.gaps[:_ROWS_TOLD]
+                    for gap in self.gaps[:_GAPS_TOLD]
                 ],
             },
         }

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import types
 
+from mycelium.schema import HOURS
+
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -47,27 +49,23 @@ def report(
         at: Receives places in [place, hour], flat and ascending; room for all that could arrive. [reading]
         value: Receives values. [reading]
     """
-    shown, hours = kept.shape
-    k = 0
+    shown, k = len(kept), 0
     for rank in range(len(order)):
-        e, first = order[rank], place[rank] * hours
-        row = exact[e]
-        for h in range(hours):
-            if e >= shown:
+        e, row, first = order[rank], exact[order[rank]], np.int32(place[rank] * HOURS)
+        # What is lost is written too, and written over by the next one.
+        if e >= shown:
+            for h in range(len(row)):
                 at[k], value[k] = first + h, row[h]
                 k += demand_kept[e - shown, h]
-                continue
-            x = row[h]
-            if is_angle[e]:
-                x += error[e, h]
-                if x > 180.0:
-                    x -= 360.0
-                elif x <= -180.0:
-                    x += 360.0
-            else:
-                x *= 1.0 + error[e, h]
-            at[k], value[k] = first + h, x  # written over by the next one if it is lost
-            k += kept[e, h]
+        elif is_angle[e]:
+            for h in range(len(row)):
+                x = row[h] + error[e, h]
+                at[k], value[k] = first + h, x - 360.0 * (x > 180.0) + 360.0 * (x <= -180.0)
+                k += kept[e, h]
+        else:
+            for h in range(len(row)):
+                at[k], value[k] = first + h, row[h] * (1.0 + error[e, h])
+                k += kept[e, h]
     return k
 
 
@@ -87,12 +85,11 @@ def demand(
         member, meter: Shares of every sum, and the meters that they are read by. [member]
         out, arrives: Receive them. [entry, hour]
     """
-    hours = share.shape[1]
     for e in range(len(pointer) - 1):
         out[e] = 0.0
         arrives[e] = True
         for k in range(pointer[e], pointer[e + 1]):
-            for h in range(hours):
+            for h in range(HOURS):
                 out[e, h] += share[member[k], h] * (1.0 + error[meter[k], h])
                 arrives[e, h] &= kept[meter[k], h]
 

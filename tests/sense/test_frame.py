@@ -65,6 +65,7 @@ def test_what_instruments_show_comes_back_and_has_no_wrong_unit(feeder: str, mix
         back, report = readings_from_frame(readings_to_frame(readings, grid, DAY), grid)
         assert_same(back, readings)
         assert not [finding for finding in report.findings if not finding.used], str(report)
+        assert not report.of(Trouble.UNIT) and not report.of(Trouble.SCALE), str(report)
 
 
 TAP = st.floats(0.5, 1.5, width=32).filter(lambda x: x not in (0.5, 1.5))

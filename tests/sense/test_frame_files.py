@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -85,6 +87,8 @@ def test_a_quotation_mark_that_is_not_closed_is_told(csv_lines: list[str], tmp_p
         ("day.csv", b"\n\n\n", "missing columns"),
         ("day.csv", b"when,what\n1,2\n", "missing columns: time, element, .*; it has 'when', 'what'"),
         ("day.csv", "time,element".encode("utf-16"), "line 1 is not UTF-8"),
+        ("day.csv", "time,element\n".encode("utf-16-le"), "line 1 is not UTF-8 text but UTF-16"),
+        ("day.csv", "time,element\n".encode("utf-16-be"), "line 1 is not UTF-8 text but UTF-16"),
         ("day.csv", b"time,element,terminal,phase,quantity,value\n1,\xe9,1,A,x,1\n", "line 2 is not UTF-8"),
         ("day.parquet", b"", "not a readable parquet file"),
         ("day.parquet", b"PAR1 no, it is not PAR1", "not a readable parquet file"),
@@ -124,6 +128,33 @@ def test_parquet_with_odd_types(frame: pd.DataFrame, tmp_path: Path, grid: Grid)
     frame.assign(element=[[1, 2]] * len(frame)).to_parquet(tmp_path / "lists.parquet")
     _, report = read_readings(tmp_path / "lists.parquet", grid)
     assert report.used == 0 and len(report.of(Trouble.ELEMENT)[0].rows) == len(frame)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_frames_that_pyarrow_holds(zone: str | None, frame: pd.DataFrame, tmp_path: Path, grid: Grid) -> None:
+    gaps = frame.assign(time=frame["time"].dt.tz_localize(zone), phase=frame["phase"].where(frame["phase"] != "", None))
+    gaps.to_parquet(tmp_path / "day.parquet")
+    held = pd.read_parquet(tmp_path / "day.parquet", dtype_backend="pyarrow")
+    assert all("pyarrow" in str(dtype) for dtype in held.dtypes)
+    readings, report = readings_from_frame(held, grid)
+    assert_same(readings, plausible(grid))
+    assert not report.findings
+    exact = pd.ArrowDtype(pa.decimal128(20, 6))
+    assert readings_from_frame(held.assign(value=held["value"].astype(exact)), grid)[1].used == len(frame)
+    held.loc[3, "value"] = None
+    _, report = readings_from_frame(held, grid)
+    assert report.of(Trouble.VALUE)[0].examples == ("row 3: it is empty",)
+    lists = pd.Series([[1]] * len(frame), dtype=pd.ArrowDtype(pa.list_(pa.int64())))
+    readings, report = readings_from_frame(held.assign(element=lists), grid)
+    assert_accounted(readings, report)
+    assert report.used == 0
+
+
+@pytest.mark.parametrize("name", ["fifo.csv", "fifo.parquet"])
+def test_a_pipe_is_refused_and_not_waited_for(name: str, tmp_path: Path, grid: Grid) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(FeederError, match=f"{name}: it is no regular file"):
+        read_readings(tmp_path / name, grid)
 
 
 # ---- anything ------------------------------------------------------------------------------------------------------

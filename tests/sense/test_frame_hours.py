@@ -131,6 +131,14 @@ def test_hours_of_half_hour_zones_are_whole(grid: Grid) -> None:
         ("2026-01-01 24:00", "00:00 of the next day"),
         ("01/02/2026 13:00", "which the month"),
         ("1.2.2026 13:00", "which the month"),
+        ("31.01.2026", "write the date as 2026-01-31"),
+        ("1/31/2026 13:00", "write the date as 2026-01-31"),
+        ("2026/01/31", "write the date as 2026-01-31"),
+        ("2026-01-31 00:00:00 Europe/Berlin", "write the UTC offset"),
+        ("2026-01-31T13:00+01:00[Europe/Berlin]", "write the UTC offset"),
+        ("2026-01-31 01:00 PM", "hours as 00 to 23"),
+        ("2026-01-31T00:00+14:99", "no clock has that UTC offset"),
+        ("2026-01-31T00:00-15:00", "no clock has that UTC offset"),
         ("13:00", "'13:00'"),
         ("1767225600", "'1767225600'"),
         ("now", "'now'"),
@@ -145,6 +153,32 @@ def test_a_time_that_is_none(time: object, advice: str, grid: Grid) -> None:
     bad = pd.Series(np.arange(len(frame)) % 24 == 23)
     finding = assert_only(frame, bad, grid, Trouble.TIME)
     assert advice in finding.examples[0]
+
+
+@pytest.mark.parametrize("time", ["2026-01-31 00:00:00 Europe/Berlin", "31.13.2026", "2026-02-30 00:00", "1.1.2026"])
+def test_no_doubt_about_day_and_month_where_there_is_none(time: str, grid: Grid) -> None:
+    frame = customer_day([*pd.date_range("2026-01-01", periods=23, freq="h").astype(str), time])
+    _, report = read(frame, grid)
+    assert "which the month" not in report.of(Trouble.TIME)[0].examples[0]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_dates_without_a_time_of_day(as_text: bool, grid: Grid) -> None:
+    dates = pd.DatetimeIndex(["2026-01-31"] * 24)
+    frame = customer_day(list(dates.strftime("%Y-%m-%d")) if as_text else dates)
+    _, report = read(frame, grid)
+    (finding,) = report.of(Trouble.TIME)
+    assert report.used == 0 and len(finding.rows) == len(frame) and "no time of day" in finding.says
+    _, report = read(frame.iloc[::24], grid)  # one row each: the hour from midnight
+    assert report.used == 3
+
+
+def test_the_whole_hours_of_half_hour_zones_in_utc(grid: Grid) -> None:
+    local = pd.date_range("2026-01-01", periods=24, freq="h", tz="Asia/Kolkata")
+    _, report = read(customer_day(local.tz_convert("UTC")), grid)
+    assert report.used == 0 and "with its offset, as in 2026-01-31T00:00+05:30" in report.of(Trouble.OFF_HOUR)[0].says
+    readings, _ = read(customer_day([time.isoformat() for time in local]), grid)
+    assert hours_of(readings) == list(range(24))
 
 
 def test_times_with_and_without_offset_do_not_mix(grid: Grid) -> None:

@@ -66,9 +66,16 @@ def test_a_name_of_several_classes_gets_them_all() -> None:
     ("quantity", "advice"),
     [
         ("voltage", "did you mean voltage_v?"),
-        ("voltage_kv", "did you mean voltage_v?"),
+        ("voltage_kv", "did you mean voltage_v? Then give V: multiply by 1000"),
+        ("voltage_pu", "did you mean voltage_v? Then multiply by the base"),
+        ("active_power_mw", "did you mean active_power_kw? Then give kW: multiply by 1000"),
+        ("active_power_w", "did you mean active_power_kw? Then give kW: divide by 1000"),
+        ("reactive_power_Mvar", "did you mean reactive_power_kvar? Then give kvar: multiply by 1000"),
+        ("Wh", "did you mean active_power_kw? Then give mean kW: of each hour, sum the energies, and divide by 1000"),
+        ("angle_rad", "did you mean angle_deg? Then give degrees: multiply by 57.29578"),
+        ("current_kA", "did you mean current_a? Then give A: multiply by 1000"),
         ("P", "did you mean active_power_kw?"),
-        ("kWh", "did you mean active_power_kw?"),
+        ("kWh", "did you mean active_power_kw? Then give mean kW: of each hour, sum the energies"),
         ("temperature_c", "'temperature_c'"),
         ("current_a", "current_a of a consumer, which has voltage_v, active_power_kw, reactive_power_kvar"),
         ("tap_pu", "tap_pu of a consumer"),
@@ -154,6 +161,25 @@ def test_a_value_that_is_no_number(value: object, frame: pd.DataFrame, grid: Gri
     assert ("decimal point" in finding.examples[0]) == (value == "2,31")
 
 
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("2,31", ": write a decimal point"),
+        ("0,231", ": write a decimal point"),
+        ("6,350", ": thousands or decimals? write 6350 or 6.350"),
+        ("1,236,350.5", ": write no separators of thousands, and a decimal point"),
+        ("6.350,25", ": write no separators of thousands, and a decimal point"),
+        ("\uff12\uff13\uff10", ": write digits and signs of plain text (0 to 9, -), and nothing else"),
+        ("230 V", "'230 V'"),
+        (None, "it is empty"),
+    ],
+)
+def test_how_a_number_would_be_written(value: str | None, advice: str, frame: pd.DataFrame, grid: Grid) -> None:
+    bad = series(frame, CUSTOMER, "active_power_kw")
+    finding = assert_only(edit(frame, bad, value=value), bad, grid, Trouble.VALUE)
+    assert finding.examples[0].endswith(advice)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_number_that_is_none(value: float, frame: pd.DataFrame, grid: Grid) -> None:
     bad = series(frame, CUSTOMER, "active_power_kw")
@@ -187,6 +213,24 @@ def test_of_conflicting_rows_none_is_used(frame: pd.DataFrame, grid: Grid) -> No
     n = len(frame)
     finding = assert_only(both, pd.Series(both.index.isin([100, 101, n, n + 1, n + 2])), grid, Trouble.CONFLICT)
     assert "row 100 and 2 more" in finding.examples[0] and "row 101 and 1 more" in finding.examples[1]
+
+
+def test_a_conflict_of_two_elements_names_both(frame: pd.DataFrame, grid: Grid) -> None:
+    same = frame[series(frame, "bus.sub_a", "voltage_v")].assign(element="transformer.dt_a", terminal=2)
+    same["value"] += 1
+    _, report = read(pd.concat([frame, same], ignore_index=True), grid)
+    finding = report.of(Trouble.CONFLICT)[0]
+    assert len(finding.rows) == 2 * len(same)
+    assert "bus.sub_a A voltage_v" in finding.examples[0]
+    assert "(the same place as transformer.dt_a 2)" in finding.examples[0]
+
+
+def test_a_missing_phase_is_not_printed(frame: pd.DataFrame, grid: Grid) -> None:
+    gaps = frame.assign(phase=frame["phase"].where(frame["phase"] != "", None))
+    odd = series(frame, CUSTOMER, "voltage_v")
+    twice = pd.concat([gaps, gaps[odd].assign(value=7.0)], ignore_index=True)
+    _, report = read(twice, grid)
+    assert "nan" not in str(report) and f"{CUSTOMER} voltage_v 2026" in report.of(Trouble.CONFLICT)[0].examples[0]
 
 
 def test_a_transformer_and_its_bus_are_one_place(frame: pd.DataFrame, grid: Grid) -> None:

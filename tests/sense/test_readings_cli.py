@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -91,6 +92,20 @@ def test_nothing_usable_is_exit_code_1_with_a_report(run: Callable[..., Result],
     for options in ((), ("--json",)):
         done = run("check", "lv_town", "day.parquet", *options)
         assert done.code == 1 and "quantity" in done.out and not done.err
+
+
+def test_json_has_every_row_number(run: Callable[..., Result], tmp_path: Path) -> None:
+    frame = plausible_frame(bundled_grid("lv_town"))
+    write_readings(frame.assign(quantity=frame["quantity"].replace("current_a", "amperes")), tmp_path / "day.parquet")
+    (finding,) = json.loads(run("check", "lv_town", "day.parquet", "--json").out)["findings"]
+    rows = (frame["quantity"] == "current_a").to_numpy().nonzero()[0]
+    assert finding["rows"] == rows.tolist() and finding["count"] == len(rows) > 1000
+
+
+def test_a_pipe_does_not_hang(run: Callable[..., Result], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.csv")
+    done = run("check", "lv_town", "fifo.csv")
+    assert done.code == 1 and "fifo.csv: it is no regular file" in done.err
 
 
 def test_more_than_a_day_asks_for_a_start(run: Callable[..., Result], tmp_path: Path) -> None:
