@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -122,12 +122,14 @@ class Simulate:
     def __post_init__(self) -> None:
         self.days: SimulatedDays | None = None
 
-    def __call__(self, wanted: Wanted) -> int:
-        self.days = self.days or self.open_network(wanted.network)
-        with suppress(Rejection):
-            self.days.day(wanted.case)
-            return 1
-        return 0
+    def __call__(self, wanted: Sequence[Wanted]) -> list[int]:
+        self.days = self.days or self.open_network(wanted[0].network)
+        found = 0
+        for one in wanted:
+            with suppress(Rejection):
+                self.days.day(one.case)
+                found += 1
+        return [found, *[0] * (len(wanted) - 1)]
 
 
 def live(name: str, source: NetworkSource, rounds: int, cases: int) -> dict[str, float]:

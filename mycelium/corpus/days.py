@@ -69,7 +69,18 @@ class SimulatedDays:
 class StoredDays:
     """Days of a network in a corpus."""
 
-    def __init__(self, folder: Path, cases: pd.DataFrame, network: str) -> None:
+    def __init__(
+        self, folder: Path, cases: pd.DataFrame, network: str, own: Mapping[str, Policy] | None = None
+    ) -> None:
+        """Open.
+
+        Args:
+            folder: The corpus.
+            cases: Its cases, or some of them.
+            network: Whose days.
+            own: Policies that the corpus has no placements of.
+        """
+        self._own = own or {}
         self._corpus, self._network = Corpus.open_folder(folder), network
         chosen = cases[cases["network"] == network]
         records: list[Record] = chosen.to_dict("records")
@@ -83,4 +94,6 @@ class StoredDays:
         return self._corpus.grid(self._network, variant)
 
     def placement(self, policy: str) -> Placement:
+        if policy in self._own:
+            return place(self.grid(0), self._own[policy], self._network)
         return self._corpus.placement(self._network, policy)

@@ -14,7 +14,7 @@ from mycelium.corpus.pool import Pool, PoolConfig, Task
 from mycelium.corpus.render import Rendered, RenderWork, Wanted
 from mycelium.corpus.store import Corpus
 from mycelium.errors import FeederError
-from mycelium.sense.policies import POLICIES
+from mycelium.sense.policies import POLICIES, Policy
 from mycelium.simulate.seeds import generator
 from mycelium.window.batch import Batch
 from mycelium.window.columns import WindowOptions
@@ -26,7 +26,7 @@ class StoredConfig:
     """How a split is loaded.
 
     Attributes:
-        policies: Names of the policies; every case is rendered under each.
+        policies: Every case is rendered under each; one's own are placed anew, as a corpus has the seven only.
         cases_per_task: Cases that a worker renders of a network at a time.
         tasks_together: Tasks whose samples are mixed into batches.
         buses_per_batch: Most buses of a batch.
@@ -37,7 +37,7 @@ class StoredConfig:
         pool: Workers.
     """
 
-    policies: tuple[str, ...] = tuple(POLICIES)
+    policies: tuple[Policy, ...] = tuple(POLICIES.values())
     cases_per_task: int = 8
     tasks_together: int = 16
     buses_per_batch: int = 20_000
@@ -70,7 +70,8 @@ class StoredSamples:
             raise FeederError(f"{corpus.folder}: the split '{split}' has no cases; build a corpus that has some")
         self._cases = cases
         self._gatherer = Gatherer()
-        open_network = partial(StoredDays, corpus.folder, cases)
+        own = {policy.name: policy for policy in config.policies if policy != POLICIES.get(policy.name)}
+        open_network = partial(StoredDays, corpus.folder, cases, own=own)
         start = partial(RenderWork, open_network, config.options, normalisation)
         self._pool: Pool[Wanted, Rendered] = Pool(start, config.pool)
 
@@ -106,6 +107,7 @@ class StoredSamples:
         """What workers are asked for, in order."""
         config = self.config
         draw = epoch if config.shuffle else 0
+        names = tuple(policy.name for policy in config.policies)
         tasks = []
         for network, rows in self._cases.groupby("network", sort=False):
             labels = rows.index.tolist()
@@ -113,7 +115,7 @@ class StoredSamples:
                 generator("stored cases", network, config.seed, epoch).shuffle(labels)
             for k in range(0, len(labels), config.cases_per_task):
                 chosen = labels[k : k + config.cases_per_task]
-                tasks.append(Task(network, tuple(Wanted(network, case, config.policies, draw) for case in chosen)))
+                tasks.append(Task(network, tuple(Wanted(network, case, names, draw) for case in chosen)))
         if config.shuffle:
             order = generator("stored tasks", config.seed, epoch).permutation(len(tasks))
             tasks = [tasks[k] for k in order]

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mycelium.corpus.pool import Died, Pool, PoolConfig, Task
+from mycelium.corpus.pool import Died, Pool, PoolConfig, Task, Work, one_by_one
 from mycelium.corpus.process import ONE_THREAD
 from mycelium.errors import FeederError
 from mycelium.synth.accept import Verdict
@@ -229,8 +229,8 @@ class _Start:
 
     run: SynthRun
 
-    def __call__(self) -> Worker:
-        return Worker(self.run)
+    def __call__(self) -> Work[int, Record]:
+        return one_by_one(Worker(self.run))
 
 
 # ---- the parent's side -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from mycelium.corpus.constants import fit_live, fit_stored
 from mycelium.corpus.days import Days, SimulatedDays, StoredDays
 from mycelium.corpus.live import LiveConfig, LiveNetwork, LiveSamples, weights
 from mycelium.corpus.plan import BLOCK, stratum
-from mycelium.corpus.pool import Pool, PoolConfig, Task
+from mycelium.corpus.pool import Pool, PoolConfig, Task, Work, one_by_one
 from mycelium.corpus.render import Wanted
 from mycelium.corpus.store import Corpus
 from mycelium.errors import FeederError
@@ -39,14 +39,14 @@ class Draw:
         tasks: The runs of an epoch, in order.
         frequency: How frequent each of ``targets.FAULT_CLASSES`` is among them.
         fit: Computes normalisation constants from them.
-        networks: How many there are.
+        names: Of their networks.
     """
 
     open_network: Callable[[str], Days]
     tasks: Callable[[int], Iterator[Task[Wanted]]]
     frequency: tuple[float, ...]
     fit: Callable[[], Normalisation]
-    networks: int
+    names: tuple[str, ...]
 
 
 def draw_of(config: TrainConfig, entries: Sequence[Entry], sizes: Mapping[str, int]) -> Draw:
@@ -71,8 +71,8 @@ def network_sizes(entries: Sequence[Entry], workers: int) -> dict[str, int]:
     return {name: answer for name, answer in found.items() if isinstance(answer, int)}
 
 
-def _start_counting() -> Callable[[Entry], int | str]:
-    return _count_buses
+def _start_counting() -> Work[Entry, int | str]:
+    return one_by_one(_count_buses)
 
 
 def _count_buses(entry: Entry) -> int | str:
@@ -104,7 +104,7 @@ def _live(config: TrainConfig, entries: Sequence[Entry], sizes: Mapping[str, int
         samples.tasks,
         _frequency([stratum("any", data.seed, number).fault for number in range(BLOCK)]),
         partial(fit_live, samples.networks, live, data.policies, data.normalisation_cases),
-        len(samples.networks),
+        tuple(network.name for network in samples.networks),
     )
 
 
@@ -137,7 +137,7 @@ def _stored(config: TrainConfig) -> Draw:
         partial(_stored_tasks, config, labels, _weights(networks, config)),
         _frequency([fault if isinstance(fault, str) else None for fault in faults]),
         partial(fit_stored, corpus, data.policies, data.normalisation_cases),
-        len(networks),
+        tuple(labels),
     )
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mycelium.corpus.pool import Died, Pool, PoolConfig, Task
+from mycelium.corpus.pool import Died, Pool, PoolConfig, Task, Work
 from mycelium.corpus.render import Rendered, Wanted
 from mycelium.errors import FeederError
 from mycelium.window.batch import Batch, group_by_size
@@ -70,7 +70,7 @@ class Feed:
     def __init__(
         self,
         tasks: Callable[[int], Iterator[Task[Wanted]]],
-        start: Callable[[], Callable[[Wanted], Rendered]],
+        start: Callable[[], Work[Wanted, Rendered]],
         config: FeedConfig,
         pool: PoolConfig,
     ) -> None:

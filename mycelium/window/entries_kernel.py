@@ -113,11 +113,16 @@ def follow(
         k = end_of(place, k, first + HOURS)
         for way in range(pointer[at], pointer[at + 1]):
             s = store[way]
-            n, apart, start = room[s] - begin, np.int32(stride[s]), np.int32(column[way])
-            for j in range(begin, k):
-                place_out[n + j] = (place[j] - np.int32(first)) * apart + start
-            for j in range(begin, k):
-                value_out[n + j] = value[j]
+            n, apart, start = room[s], np.int32(stride[s]), np.int32(column[way])
+            if k - begin == HOURS:  # as a rule; so many are written at once
+                for h in range(HOURS):
+                    place_out[n + h] = np.int32(h) * apart + start
+                for h in range(HOURS):
+                    value_out[n + h] = value[begin + h]
+            else:
+                for j in range(k - begin):
+                    place_out[n + j] = (place[begin + j] - np.int32(first)) * apart + start
+                    value_out[n + j] = value[begin + j]
             room[s] += k - begin
         if family[at] >= 0:
             if k - begin == HOURS:

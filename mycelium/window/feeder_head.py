@@ -14,9 +14,8 @@ from jaxtyping import Float64, Int64
 from mycelium.schema import CHANNELS, HOURS, PHASES
 from mycelium.sense.layout import Layout
 from mycelium.window import feeder_head_kernel as kernel
-from mycelium.window.columns import FAMILIES, STATISTICS, Store, WindowOptions, names, static_columns, temporal_columns
+from mycelium.window.columns import FAMILIES, Store, WindowOptions, names, static_columns, temporal_columns
 from mycelium.window.entries import Entries, Route, Routed, columns_of
-from mycelium.window.entries_kernel import ACTIVE, AGE, COUNT, keep
 from mycelium.window.normalise import normalised
 from mycelium.window.static import GridFeatures
 
@@ -86,20 +85,22 @@ class FeederHead:
     Attributes:
         features: Of the grid.
         row: Rows of the sources' readings, -1 where there is none. [quantity, source, phase]
-        tap: Rows of the taps.
+        first_tap: Row of the first tap; the others follow, and nothing else.
         scale: What a source's readings are divided by. [quantity, source]
         column: Columns of the network: of the head's quantities and taps in turn, then of every family's share and age.
-        current: First column of the feeder head's current; None without extended measurements.
+        width: Number of columns of the network.
+        current: Columns of the feeder head's current; None without extended measurements.
         possible: Readings that could exist in an hour. [family]
         summary_constants: Middle and spread of the summary's columns. [2, column]
     """
 
     features: GridFeatures
     row: Int64[Ints, "quantity source phase=3"]
-    tap: slice
+    first_tap: int
     scale: Float64[Floats, "quantity source"]
     column: Int64[Ints, " column"]
-    current: int | None
+    width: int
+    current: Int64[Ints, " phase"] | None
     possible: Floats
     summary_constants: Floats
 
@@ -112,15 +113,17 @@ class FeederHead:
         cadence = [order.index(f"{what}_{family}") for what in ("present", "age_h") for family in FAMILIES]
         scale = np.ones((len(_QUANTITIES), len(scales.source_bus)))
         scale[_VOLTAGE] = scales.source_v
-        first_tap = int(np.searchsorted(places.every, places.tap[0])) if len(places.tap) else 0
-        extended = options.extended
+        n_taps = len(places.tap)
+        if not np.array_equal(places.every[len(places.every) - n_taps :], places.tap):
+            raise ValueError("taps must stand last in the layout")
         return FeederHead(
             features,
             places.rows(),
-            slice(first_tap, first_tap + len(places.tap)),
+            len(places.every) - n_taps,
             scale,
             np.concatenate([*own, cadence]),
-            int(columns_of(options, Store.POWER_FLOW, "current_a", zero, phase)[0]) if extended else None,
+            len(columns),
+            columns_of(options, Store.POWER_FLOW, "current_a", zero, phase) if options.extended else None,
             np.maximum([scales.possible[family] for family in FAMILIES], 1).astype(np.float64),
             features.normalisation.of_static(Store.SUMMARY, static_columns(options)[Store.SUMMARY]),
         )
@@ -129,45 +132,24 @@ class FeederHead:
         """Entries of network and feeder-head current, and the window's summary [column].
 
         Args:
-            routed: Readings; counts of all families but the head's, which is added.
+            routed: Readings; to the counts of other families the head's are added.
         """
-        n, n_phases = len(_QUANTITIES), len(PHASES)
-        mean, seen = np.empty((n, n_phases, HOURS)), np.empty((n, n_phases, HOURS), dtype=bool)
-        for k in range(n):
-            kernel.mean_over_sources(routed.head, routed.head_seen, self.row[k], self.scale[k], mean[k], seen[k])
-        tap, tap_seen = np.empty((3, HOURS)), np.empty((3, HOURS), dtype=bool)
-        tap_summary = np.empty(len(STATISTICS) + 3)
-        kernel.taps(routed.head[self.tap], routed.head_seen[self.tap], tap, tap_seen, tap_summary)
-        record = routed.record
-        for row in self.row[:_OF_HEAD].ravel():
-            if row >= 0:
-                hours = np.flatnonzero(routed.head_seen[row]).astype(np.int32)
-                keep(hours, 0, len(hours), record[_HEAD])
-        count, age, active = (record[:, part] for part in (COUNT, AGE, ACTIVE))
-        share = np.minimum(count / self.possible[:, None], 1.0)
-        value = np.concatenate([mean[:_OF_HEAD].reshape(-1, HOURS), tap, share, age / np.maximum(active, 1)])
-        there = np.concatenate([seen[:_OF_HEAD].reshape(-1, HOURS), tap_seen, share >= 0.0, active > 0])
-        entries = {
-            Store.GRID: _entries(value, there, self.column, len(temporal_columns(self.features.options)[Store.GRID]))
-        }
+        n, n_phases = len(self.column), len(PHASES)
+        value, there = np.empty((n, HOURS)), np.empty((n, HOURS), dtype=bool)
+        current, current_there = np.empty((n_phases, HOURS)), np.empty((n_phases, HOURS), dtype=bool)
+        summary = np.empty(self.summary_constants.shape[1])
+        kernel.observe(
+            routed.head, routed.head_seen, self.row, self.scale, self.first_tap, routed.record, self.possible, _HEAD,
+            value, there, current, current_there, summary,
+        )  # fmt: skip
+        entries = {Store.GRID: _entries(value, there, self.column, self.width)}
         if self.current is not None:
-            entries[Store.POWER_FLOW] = _entries(mean[-1], seen[-1], self.current + np.arange(n_phases), n_phases)
-        return entries, self._summary(mean, seen, tap_summary, count)
-
-    def _summary(self, mean: Floats, seen: Flags, taps: Floats, count: Ints) -> Floats32:
-        """Statistics of the whole window, normalised. [column]"""
-        mean[_VOLTAGE] -= 1.0
-        head = np.empty((_OF_HEAD, len(STATISTICS)))
-        for k in range(_OF_HEAD):
-            if k != _VOLTAGE:
-                kernel.compress(mean[k])
-            kernel.statistics(mean[k], seen[k], head[k])
-        present = count.sum(axis=1) / (self.possible * HOURS)
-        values = np.concatenate([head.ravel(), taps, np.minimum(present, 1.0)])
-        return normalised(values, self.summary_constants, self.features.normalisation.core)
+            entries[Store.POWER_FLOW] = _entries(current, current_there, self.current, n_phases)
+        return entries, normalised(summary, self.summary_constants, self.features.normalisation.core)
 
 
 def _entries(value: Floats, there: Flags, column: Ints, width: int) -> Entries:
     """Entries of the only entity of a store, from columns [column, hour]."""
-    k, hour = there.nonzero()
-    return Entries((hour * width + column[k]).astype(np.int32), value[there].astype(np.float32))
+    place, reported = np.empty(value.size, np.int32), np.empty(value.size, np.float32)
+    n = kernel.listed(value, there, column, width, place, reported)
+    return Entries(place[:n], reported[:n])

@@ -12,6 +12,7 @@ from numba import types
 
 from mycelium.schema import HOURS
 from mycelium.window.columns import BASE_POWER_KW, STATISTICS
+from mycelium.window.entries_kernel import ACTIVE, AGE, COUNT
 
 Floats = npt.NDArray[np.float64]
 Floats32 = npt.NDArray[np.float32]
@@ -78,14 +79,6 @@ def statistics(value: Floats, seen: Flags, out: Floats) -> None:
     out[4] = last / n_last - mean if n_last else 0.0
 
 
-@numba.njit(types.void(_VALUE), cache=True, nogil=True, error_model="numpy")
-def compress(power: Floats) -> None:
-    """Powers, kW or kvar, as the window's summary takes them, in place."""
-    for k in range(len(power)):
-        for h in range(HOURS):
-            power[k, h] = math.asinh(power[k, h] / BASE_POWER_KW)
-
-
 @numba.njit(
     types.void(types.float32[:, ::1], _SEEN, _VALUE, _SEEN, types.float64[::1]),
     cache=True, nogil=True, error_model="numpy",
@@ -128,3 +121,106 @@ def taps(tap: Floats32, there: Flags, hourly: Floats, seen: Flags, summary: Floa
     if reporting:
         statistics(deviation, there, summary[:_N])
         summary[_N], summary[_N + 1], summary[_N + 2] = moves / reporting, ranges / reporting, 1.0
+
+
+@numba.njit(types.void(_SEEN, types.int64[:, :, ::1], types.int64[:, ::1]), cache=True, nogil=True)
+def keep_cadence(there: Flags, row: Ints, record: Ints) -> None:
+    """Count the feeder head's own readings as ``entries_kernel.follow`` counts those of other families.
+
+    Args:
+        there: Readings of the feeder head. [head row, hour]
+        row: Rows of the sources' readings, -1 where there is none. [quantity, source, phase]
+        record: COUNT, AGE and ACTIVE. [part, hour]
+    """
+    for at in row.ravel():
+        last = -1
+        for h in range(HOURS if at >= 0 else 0):
+            if there[at, h]:
+                record[COUNT, h] += 1
+                last = h
+            if last >= 0:
+                record[AGE, h] += h - last
+                record[ACTIVE, h] += 1
+
+
+@numba.njit(
+    types.void(
+        types.float32[:, ::1], _SEEN, types.int64[:, :, ::1], _VALUE, types.int64, types.int64[:, :, ::1],
+        types.float64[::1], types.int64, _VALUE, _SEEN, _VALUE, _SEEN, types.float64[::1],
+    ),
+    cache=True, nogil=True, error_model="numpy",
+)  # fmt: skip
+def observe(
+    head: Floats32,
+    head_seen: Flags,
+    row: Ints,
+    scale: Floats,
+    first_tap: int,
+    record: Ints,
+    possible: Floats,
+    own_family: int,
+    value: Floats,
+    there: Flags,
+    current: Floats,
+    current_there: Flags,
+    summary: Floats,
+) -> None:
+    """All inputs of a network that come from its feeder head, its taps and the cadence of readings.
+
+    Args:
+        head, head_seen: Readings of the feeder head; taps are in the last rows. [head row, hour]
+        row: Rows of the sources' voltage, powers and current, -1 where there is none. [quantity, source, phase]
+        scale: What a source's readings are divided by. [quantity, source]
+        first_tap: Row of the first tap.
+        record: Counts of readings, without the head's own, which are added. [family, part, hour]
+        possible: Readings that could exist in an hour. [family]
+        own_family: The head's family.
+        value, there: Receive voltage and powers by phase, taps, and of every family the share of readings present and
+            the mean age of the last ones. [column, hour]
+        current, current_there: Receive the current by phase. [phase, hour]
+        summary: Receives statistics of the window. [column]
+    """
+    n_head, n_phases, n_families = len(row) - 1, row.shape[2], len(record)
+    keep_cadence(head_seen, row[:n_head], record[own_family])
+    for q in range(n_head):
+        part = slice(q * n_phases, (q + 1) * n_phases)
+        mean_over_sources(head, head_seen, row[q], scale[q], value[part], there[part])
+        compressed = value[part] - 1.0 if q == 0 else np.arcsinh(value[part] / BASE_POWER_KW)
+        statistics(compressed, there[part], summary[q * _N : (q + 1) * _N])
+    mean_over_sources(head, head_seen, row[n_head], scale[n_head], current, current_there)
+    k, s = n_head * n_phases, n_head * _N
+    taps(head[first_tap:], head_seen[first_tap:], value[k : k + 3], there[k : k + 3], summary[s : s + _N + 3])
+    k, s = k + 3, s + _N + 3
+    for f in range(n_families):
+        total = 0
+        for h in range(HOURS):
+            n, active = record[f, COUNT, h], record[f, ACTIVE, h]
+            total += n
+            value[k + f, h], there[k + f, h] = min(n / possible[f], 1.0), True
+            value[k + n_families + f, h] = record[f, AGE, h] / max(active, 1)
+            there[k + n_families + f, h] = active > 0
+        summary[s + f] = min(total / (possible[f] * HOURS), 1.0)
+
+
+@numba.njit(
+    types.int64(_VALUE, _SEEN, types.int64[::1], types.int64, types.int32[::1], types.float32[::1]),
+    cache=True, nogil=True,
+)  # fmt: skip
+def listed(
+    value: Floats, there: Flags, column: Ints, width: int, place_out: npt.NDArray[np.int32], value_out: Floats32
+) -> int:
+    """List the entries of the only entity of a store, and say how many there are.
+
+    Args:
+        value, there: [column, hour]
+        column: Place of each column in the store.
+        width: Columns of the store.
+        place_out, value_out: Receive place in [hour, column], flat, and value.
+    """
+    n = 0
+    for k in range(len(value)):
+        for h in range(HOURS):
+            if there[k, h]:
+                place_out[n], value_out[n] = h * width + column[k], value[k, h]
+                n += 1
+    return n

@@ -32,6 +32,7 @@ Flags = npt.NDArray[np.bool_]
 FAULT_CLASSES = ("normal", *(kind.value for kind in FaultType))
 CANDIDATES = (FaultPlace.BUS, FaultPlace.LINE, FaultPlace.TRANSFORMER)
 NONE = -1
+_SLOTS = 4  # three phases, and a last one for what has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +69,29 @@ class TargetLayout:
     """Where truth goes on one network variant.
 
     Attributes:
-        factor: Turns and scales a node's voltage in each slot it may have, NaN where that is no target. [node, slot]
-        slot: Slot of every node with a phase on record, -1 of the others. [node]
+        at: Place of every node in [node, slot], flat; a node without a phase on record is in a last slot. [node]
+        counts: Whether the voltage of a node in a slot is a target. [node * slot]
+        factor: Turns and scales it there. [node * slot]
+        place: Its place in [bus, phase], flat. [node * slot]
         bus: Bus of every node. [node]
         hidden_node, hidden_group: Own conductors of hidden buses, and the group that has their phase. [hidden bus]
-        consumer_group: Hidden-phase group of customers in question, else -1. [consumer]
+        consumer, consumer_group: Customers in question, and their hidden-phase group. [in question]
+        n_consumers: Number of customers.
         line_ends: Buses of every line. [end, line]
         switches: Rows of lines that can be operated. [switch]
         tie: Ties that a record variant added. [line]
     """
 
-    factor: Complex128[npt.NDArray[np.complex128], "node slot=3"]
-    slot: Int8[Bytes, " node"]
+    at: Int64[Ints, " node"]
+    counts: Bool[Flags, " place"]
+    factor: Complex128[npt.NDArray[np.complex128], " place"]
+    place: Int32[npt.NDArray[np.int32], " place"]
     bus: Int64[Ints, " node"]
     hidden_node: Int64[Ints, " hidden"]
     hidden_group: Int64[Ints, " hidden"]
-    consumer_group: Int64[Ints, " consumer"]
+    consumer: Int64[Ints, " in_question"]
+    consumer_group: Int64[Ints, " in_question"]
+    n_consumers: int
     line_ends: Int64[Ints, "ends=2 line"]
     switches: Int64[Ints, " switch"]
     tie: Bool[Flags, " line"]
@@ -94,16 +102,21 @@ class TargetLayout:
         wiring = grid.wiring
         phase = (wiring.conductor >= 1) & (wiring.conductor <= 3)
         turn = np.exp(-1j * features.nominal_rad.astype(np.float64)) / (1e3 * grid.bus["base_kv"].to_numpy())[:, None]
-        factor = np.where(features.nominal_valid, turn, np.nan)[wiring.bus]
+        no_slot = ((0, 0), (0, 1))
         hidden_node = np.flatnonzero(wiring.conductor == HIDDEN)
         consumer, line = grid.consumer, grid.line
+        in_question = np.flatnonzero(consumer["eligible"])
         return TargetLayout(
-            factor=factor,
-            slot=np.where(phase, wiring.conductor - 1, NONE).astype(np.int8),
+            at=np.arange(len(phase)) * _SLOTS + np.where(phase, wiring.conductor - 1, _SLOTS - 1),
+            counts=np.pad(features.nominal_valid, no_slot)[wiring.bus].ravel(),
+            factor=np.pad(turn, no_slot)[wiring.bus].ravel(),
+            place=(wiring.bus[:, None] * 3 + np.arange(_SLOTS)).astype(np.int32).ravel(),
             bus=wiring.bus,
             hidden_node=hidden_node,
             hidden_group=hidden_groups(grid)[wiring.bus[hidden_node]],
-            consumer_group=np.where(consumer["eligible"], consumer["group"], NONE).astype(np.int64),
+            consumer=in_question,
+            consumer_group=consumer["group"].to_numpy()[in_question].astype(np.int64),
+            n_consumers=len(consumer),
             line_ends=np.stack([line["bus1"].to_numpy(), line["bus2"].to_numpy()]).astype(np.int64),
             switches=grid.switches,
             tie=line["tie"].to_numpy().astype(bool),
@@ -111,20 +124,22 @@ class TargetLayout:
 
     def of_day(self, day: Day) -> CaseTargets:
         """The truth of a day of this grid."""
-        slot = self.slot.copy()
-        slot[self.hidden_node] = day.group_phase[self.hidden_group]
-        factor = self.factor[np.arange(len(slot)), slot]  # slot -1 gets any factor and is left out next
-        node = np.flatnonzero((slot >= 0) & ~np.isnan(factor))
-        in_question = self.consumer_group >= 0
-        phase = np.full(len(in_question), NONE, dtype=np.int8)
-        phase[in_question] = day.group_phase[self.consumer_group[in_question]]
+        at = self.at
+        if len(self.hidden_node):
+            at = at.copy()
+            at[self.hidden_node] = self.hidden_node * _SLOTS + day.group_phase[self.hidden_group]
+        node = np.flatnonzero(self.counts[at])
+        at = at[node]
+        phase = np.full(self.n_consumers, NONE, dtype=np.int8)
+        phase[self.consumer] = day.group_phase[self.consumer_group]
         switch = np.full(len(self.tie), NONE, dtype=np.int8)
         switch[self.switches] = day.switch_open
-        live = np.bincount(self.bus[day.energised], minlength=int(self.bus[-1]) + 1) > 0
+        live = np.zeros(int(self.bus[-1]) + 1, dtype=bool)
+        live[self.bus[day.energised]] = True
         fault = day.fault
         return CaseTargets(
-            state=turned(day.v, node, factor),
-            place=(self.bus[node] * 3 + slot[node]).astype(np.int32),
+            state=turned(day.v, node, self.factor[at]),
+            place=self.place[at],
             live=day.energised[node],
             phase=phase,
             switch=switch,

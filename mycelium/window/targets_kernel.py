@@ -17,9 +17,9 @@ from numba import types
 def turned(
     v: npt.NDArray[np.complex128], node: npt.NDArray[np.int64], factor: npt.NDArray[np.complex128]
 ) -> npt.NDArray[np.complex64]:
-    """Voltages [hour, node] times factors [node], of some nodes: in one pass, as every case needs it. [hour, chosen]"""
+    """Voltages [hour, node] times factors [chosen], of chosen nodes, in one pass. [hour, chosen]"""
     out = np.empty((len(v), len(node)), np.complex64)
     for h in range(len(v)):
         for k in range(len(node)):
-            out[h, k] = v[h, node[k]] * factor[node[k]]
+            out[h, k] = v[h, node[k]] * factor[k]
     return out

@@ -27,7 +27,8 @@ from mycelium.window.window import map_tensors
 from tests.corpus.bench import CASES, SEED
 
 PLAIN = Normalisation.identity()
-POLICY = ("noisy_missing_dense", "observability_ami_sparse")
+NAMES = ("noisy_missing_dense", "observability_ami_sparse")
+POLICY = tuple(POLICIES[name] for name in NAMES)
 
 
 def digest(batch: Batch) -> list[bytes]:
@@ -78,7 +79,7 @@ def test_workers_do_not_show(corpus: Corpus) -> None:
 
 
 def test_evaluation_is_frozen_and_training_is_drawn_anew(corpus: Corpus) -> None:
-    config = StoredConfig(("noisy_missing_dense",), buses_per_batch=1)
+    config = StoredConfig(POLICY[:1], buses_per_batch=1)
     with StoredSamples(corpus, Split.VALIDATION, config, PLAIN) as frozen:
         assert digests(frozen.epoch(0)) == digests(frozen.epoch(1))
     with StoredSamples(corpus, Split.VALIDATION, replace(config, shuffle=True), PLAIN) as fresh:
@@ -92,6 +93,19 @@ def test_evaluation_is_frozen_and_training_is_drawn_anew(corpus: Corpus) -> None
         assert torch.equal(batch.targets().v_pu, other.targets().v_pu)
         assert batch.samples[0].draw == 1 and other.samples[0].draw == 2
         assert digest(batch) != digest(other), "noise and losses"
+
+
+def test_a_policy_of_ones_own_is_rendered_beside_those_of_the_corpus(corpus: Corpus) -> None:
+    own = replace(POLICIES["noisy_missing_dense"], name="mine", customer_share=0.5)
+    with StoredSamples(
+        corpus, Split.VALIDATION, StoredConfig((POLICIES["clean"], own), buses_per_batch=1), PLAIN
+    ) as both:
+        found = list(both.epoch())
+        assert len(found) == len(both) and not both.rejected
+    metered = {"clean": 0, "mine": 0}
+    for batch in found:
+        metered[batch.samples[0].policy] += int(batch.window().consumer_voltage_seen.any(dim=0).sum())
+    assert 0.4 < metered["mine"] / metered["clean"] < 0.6
 
 
 def test_batches_keep_to_the_budget_of_buses(corpus: Corpus) -> None:
@@ -108,10 +122,10 @@ def test_large_networks_can_be_left_out_and_nothing_left_is_said(corpus: Corpus)
 
 
 def test_constants_come_from_training_networks_alone(corpus: Corpus) -> None:
-    constants = fit_stored(corpus, POLICY, cases=2)
+    constants = fit_stored(corpus, NAMES, cases=2)
     assert set(constants.networks) == {"ieee13"}
     manifest = corpus.manifest[corpus.manifest["split"] == Split.TRAIN.value]
-    assert fit_stored(Corpus(corpus.folder, manifest), POLICY, cases=2) == constants
+    assert fit_stored(Corpus(corpus.folder, manifest), NAMES, cases=2) == constants
     with pytest.raises(FeederError, match="no training networks"):
         fit_stored(Corpus(corpus.folder, corpus.manifest[corpus.manifest["split"] == "test"]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +24,10 @@ class Work:
         self.answered = 0
         self.ballast: list[bytearray] = []
 
-    def __call__(self, item: str) -> tuple[str, int, int]:
+    def __call__(self, items: Sequence[str]) -> list[tuple[str, int, int]]:
+        return [self.answer(item) for item in items]
+
+    def answer(self, item: str) -> tuple[str, int, int]:
         what, _, argument = item.partition(" ")
         if what == "kill" or (what == "once" and not Path(argument).exists()):
             if argument:
@@ -42,8 +45,8 @@ class Unborn:
     def __init__(self) -> None:
         os._exit(7)
 
-    def __call__(self, item: str) -> str:
-        return item
+    def __call__(self, items: Sequence[str]) -> Sequence[str]:
+        return items
 
 
 def tasks(count: int, size: int = 3, topics: int = 4) -> Iterator[Task[str]]:
@@ -60,10 +63,10 @@ def test_answers_come_in_order_and_once_each(workers: int) -> None:
 
 def test_a_second_series_meets_the_same_workers() -> None:
     with Pool(Work, PoolConfig(workers=2)) as pool:
-        first = {answer[1] for _, answers in pool.answers(tasks(10)) for answer in answers}
-        second = [answer for _, answers in pool.answers(tasks(10)) for answer in answers]
-    assert {answer[1] for answer in second} <= first
-    assert max(answer[2] for answer in second) > 15
+        first, second = (
+            {answer[1] for _, answers in pool.answers(tasks(10)) for answer in answers} for _ in range(2)
+        )
+    assert len(first | second) <= 2  # one may still be starting while the other does the whole first series
 
 
 def test_a_killed_worker_costs_nothing_but_time(tmp_path: Path) -> None:
