@@ -1,6 +1,6 @@
 """Sensor policies: how much is metered, where meters stand, and what their readings suffer. Data, not code.
 
-The seven of the paper are in ``POLICIES``; a ``Policy`` of one's own works everywhere one of these does.
+The seven of the paper are in ``POLICIES``; docs/policies.md tells where one's own can be used.
 """
 
 from __future__ import annotations
