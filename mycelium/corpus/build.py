@@ -7,6 +7,7 @@ the folder ends with the same bytes however often the build was interrupted and 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -14,10 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mycelium.corpus.crew import Crew, Failed, LocalCrew, Stop
-from mycelium.corpus.files import Written, remove_parts, write_whole
-from mycelium.corpus.layout import BUILT, CHECKSUMS, DAMAGED, LABELS, MANIFEST, PLAN, UnitRecord, unit_name
-from mycelium.corpus.manifest import labels_bytes, manifest_bytes
+from mycelium.corpus.catalogue import Split
+from mycelium.corpus.checksums import Checksums, note_damaged, noted_damaged
+from mycelium.corpus.crew import Crew, Failed, LocalCrew, Stop, stopped_by
+from mycelium.corpus.files import remove_parts
+from mycelium.corpus.finish import finish, write_if_changed
+from mycelium.corpus.layout import BUILT, CHECKSUMS, MANIFEST, NORMALISATION, PLAN, UnitRecord, unit_name
 from mycelium.corpus.plan import Plan, Unit, what_changed
 from mycelium.corpus.ray_crew import RayCrew
 from mycelium.corpus.unit import failed_record
@@ -65,17 +68,17 @@ def build(
     Raises:
         FeederError: the folder holds another plan, another build is at work in it, or nothing can be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        remove_parts(folder)
+    make_folder(folder, "--out")
+    with _alone(folder), _disk_errors(folder):
         _settle_plan(plan, folder)
+        remove_parts(folder, BUILT)
         units = list(plan.units())
         work = _Work(folder, [unit for unit in units if not _is_finished(folder, unit)])
         progress = Progress(plan.n_cases, plan.n_cases - sum(len(unit.numbers) for unit in work.units), 0, 0, 0.0)
         progress = replace(progress, done=progress.found)
         watch(progress)
         if work.units:
-            (folder / CHECKSUMS).unlink(missing_ok=True)
+            _open_again(plan, folder, work.units)
             size = min(workers or os.cpu_count() or 1, len(work.units))
             crew: Crew = LocalCrew(folder, size) if ray is None else RayCrew(folder, ray)
             try:
@@ -90,9 +93,24 @@ def build(
                     watch(progress)
             finally:
                 crew.close()
-                remove_parts(folder)
-        _finish(plan, folder, units)
+                remove_parts(folder, BUILT)
+        finish(plan, folder, units)
     return progress
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder that somebody named, if it is not there.
+
+    Args:
+        folder: Which.
+        option: Who named it, for the message.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FeederError(f"{option}: {folder} is a file; give a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FeederError(f"{option}: {folder} cannot be made ({error.strerror}); give another folder") from error
 
 
 @contextmanager
@@ -110,39 +128,72 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """What this process cannot write is said as what workers cannot."""
+    try:
+        yield
+    except (BlockingIOError, ConnectionError):
+        raise
+    except OSError as error:
+        raise _stopped(stopped_by(error, folder)) from error
+
+
+def _stopped(why: Stop) -> FeederError:
+    return FeederError(f"{why.reason}. Finished cases are kept: put it right and run the same command again")
+
+
 def _settle_plan(plan: Plan, folder: Path) -> None:
     """Refuse a folder with other cases; take out what validation found damaged."""
-    damaged = _damaged(folder)
-    for name in damaged:
-        (folder / name).unlink(missing_ok=True)
+    damaged = noted_damaged(folder)
     path, new = folder / PLAN, plan.record()
-    if path.exists():
+    content = (json.dumps(new, indent=1) + "\n").encode()
+    if PLAN in damaged:
+        _require_same_plan(folder, content)
+    elif path.exists():
         try:
-            old = json.loads(path.read_text(encoding="utf-8"))
-            changed = what_changed(old, new)
+            changed = what_changed(json.loads(path.read_text(encoding="utf-8")), new)
         except (ValueError, KeyError, TypeError, AttributeError):
             changed = f"{PLAN} cannot be read; `mycelium corpus validate` says whether it is damaged"
         if changed:
             raise FeederError(f"{folder}: holds a corpus of another plan: {changed}; give another --out")
-    elif any((folder / part).exists() for part in (*BUILT, MANIFEST)) and PLAN not in damaged:
+    elif any((folder / part).exists() for part in (*BUILT, MANIFEST)):
         raise FeederError(f"{folder}: holds something, but no {PLAN}; give another --out")
-    _write_if_changed(path, (json.dumps(new, indent=1) + "\n").encode())
-    (folder / DAMAGED).unlink(missing_ok=True)
+    write_if_changed(path, content)
+    for name in damaged:
+        if name not in (PLAN, CHECKSUMS):
+            (folder / name).unlink(missing_ok=True)
+    if CHECKSUMS in damaged:  # last: it says what the plan was
+        (folder / CHECKSUMS).unlink(missing_ok=True)
+    note_damaged(folder, [])
 
 
-def _damaged(folder: Path) -> list[str]:
-    path = folder / DAMAGED
-    return [str(name) for name in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
+def _require_same_plan(folder: Path, content: bytes) -> None:
+    """Refuse another plan than the damaged one: the list of checksums knows its digest."""
+    path = folder / PLAN
+    if path.exists() and path.read_bytes() == content:
+        return
+    digest = Checksums.read(folder).digests.get(PLAN) if (folder / CHECKSUMS).is_file() else None
+    if digest is None:
+        raise FeederError(f"{folder}: {PLAN} and {CHECKSUMS} are damaged: nobody knows its plan; give another --out")
+    if digest != hashlib.sha256(content).hexdigest():
+        raise FeederError(
+            f"{folder}: {PLAN} is damaged, and this is not the plan it was built from; give the same corpus file and "
+            "catalogue as then, or another --out"
+        )
+
+
+def _open_again(plan: Plan, folder: Path, units: list[Unit]) -> None:
+    """Take away what would be wrong of a corpus in which units are missing or made again."""
+    (folder / CHECKSUMS).unlink(missing_ok=True)
+    training = {network.entry.name for network in plan.networks if network.entry.split is Split.TRAIN}
+    if any(unit.network in training for unit in units):
+        (folder / NORMALISATION).unlink(missing_ok=True)
 
 
 def _is_finished(folder: Path, unit: Unit) -> bool:
     record = UnitRecord.read(folder / unit_name(unit))
     return record is not None and not record.failed and record.covers(unit) and not record.missing(folder)
-
-
-def _write_if_changed(path: Path, content: bytes) -> None:
-    if not path.exists() or path.read_bytes() != content:
-        write_whole(path, content)
 
 
 # ---- handing out --------------------------------------------------------------------------------------------------
@@ -183,10 +234,7 @@ class _Work:
                 held[worker] = []
                 continue
             if isinstance(result, Stop):
-                raise FeederError(
-                    f"{result.reason}. Finished cases are kept: put it right (free some space?) and run the same "
-                    "command again"
-                )
+                raise _stopped(result)
             if isinstance(result, Failed):
                 crew.renew(worker)
                 held[worker] = []
@@ -218,24 +266,3 @@ class _Work:
                 held[worker] = []
             held[worker].append(unit.network)
         crew.hand(worker, unit)
-
-
-# ---- the end ------------------------------------------------------------------------------------------------------
-
-
-def _finish(plan: Plan, folder: Path, units: list[Unit]) -> None:
-    """Write what says what is in the corpus, and remove what no record knows of."""
-    records = [UnitRecord.read(folder / unit_name(unit)) for unit in units]
-    known = [record for record in records if record is not None]
-    assert len(known) == len(units)  # each has been written, or was found
-    entries = {network.entry.name: network.entry for network in plan.networks}
-    _write_if_changed(folder / MANIFEST, manifest_bytes(entries, plan.seed, known))
-    _write_if_changed(folder / LABELS, labels_bytes(entries, known))
-    files = {name: written.sha256 for record in known for name, written in record.files.items()}
-    for name in (PLAN, MANIFEST, LABELS, *(unit_name(unit) for unit in units)):
-        files[name] = Written.of(folder / name).sha256
-    for part in BUILT:
-        for path in (folder / part).rglob("*"):
-            if path.is_file() and path.relative_to(folder).as_posix() not in files:
-                path.unlink()  # left by a kill between a shard and its record
-    _write_if_changed(folder / CHECKSUMS, "".join(f"{files[name]}  {name}\n" for name in sorted(files)).encode())

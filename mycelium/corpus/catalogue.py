@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,12 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from mycelium.corpus.files import Written, write_whole
+from mycelium.corpus.toml_file import read_toml, shown, text_of
 from mycelium.errors import FeederError
 from mycelium.grid.dss_script import Script, read_script
 from mycelium.grid.dss_tokens import QUOTES
 from mycelium.simulate.network import NetworkSource
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it is the name of a folder too, on any system
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # it is the name of a folder too, on any system
+_LONGEST_NAME = 100  # and file systems allow 255 bytes at most
 _HEADER = re.compile(r"^\s*\[\[\s*network\s*\]\]", re.MULTILINE)
 _REQUIRED = ("name", "master", "family", "split")
 _OPTIONAL = ("root", "licence", "source", "sha256", "defect")
@@ -78,11 +79,7 @@ class Entry:
 
 def read_catalogue(path: Path) -> tuple[Entry, ...]:
     """The networks of a catalogue, in its order; raises FeederError naming line and network."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise FeederError(f"{path}: not a catalogue ({error})") from error
+    text, content = read_toml(path, "a catalogue")
     records = content.pop("network", None)
     if content or not isinstance(records, list) or not records:
         odd = f"'{next(iter(content))}'" if content else "no [[network]]"
@@ -100,7 +97,11 @@ def read_catalogue(path: Path) -> tuple[Entry, ...]:
     return tuple(entries.values())
 
 
-def _entry(path: Path, where: str, record: dict[str, Any]) -> Entry:
+def _entry(path: Path, where: str, record: object) -> Entry:
+    if not isinstance(record, dict):
+        raise FeederError(
+            f"{where}: network = {shown(record)}; expected [[network]] tables with {', '.join(_REQUIRED)}"
+        )
     name = record.get("name", "")
     who = f"{where}: network '{name}'" if name else f"{where}: a network"
     for key in _REQUIRED:
@@ -109,9 +110,12 @@ def _entry(path: Path, where: str, record: dict[str, Any]) -> Entry:
     for key, value in record.items():
         if key not in _REQUIRED + _OPTIONAL:
             raise FeederError(f"{who}: unknown `{key}`; known are {', '.join(_REQUIRED + _OPTIONAL)}")
-        if not isinstance(value, str):
-            raise FeederError(f"{who}: `{key}` is {value!r}; expected a text in quotes")
-    if not _NAME.fullmatch(name):
+        text_of(f"{who}: `{key}`", value)
+    if len(name) > _LONGEST_NAME:
+        raise FeederError(
+            f"{where}: network '{name[:20]}…': its name has {len(name)} characters; expected at most {_LONGEST_NAME}"
+        )
+    if not re.fullmatch(NAME, name):
         raise FeederError(f"{who}: expected letters, digits, '.', '_' and '-' in a name, a letter or digit first")
     if record["split"] not in list(Split):
         raise FeederError(f"{who}: split '{record['split']}'; expected one of {', '.join(Split)}")
@@ -150,7 +154,11 @@ def _data_files(text: str, root: str) -> Iterator[Path]:
 def read_model(entry: Entry) -> tuple[str, int]:
     """Digest of a network's model and its number of commands; raises FeederError if it is not the one pinned."""
     if not entry.master.is_file():
-        raise FeederError(f"network '{entry.name}': no such file {entry.master}; fetch or unpack the network first")
+        raise FeederError(
+            f"network '{entry.name}': no such file {entry.master}; fetch or unpack the network first, or correct its "
+            "`master`, which is relative to the catalogue. `../shared/unpack networks` "
+            "unpacks those of experiments/reference-networks.toml, run in the folder that holds experiments/"
+        )
     script = read_script(entry.master, entry.root)
     digest = model_digest(script)
     if entry.sha256 and entry.sha256 != digest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from mycelium.corpus.stats import CorpusStats
 
 app = App(name="corpus", help="Simulated days of many networks: build, look at, check.")
-_out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+
+
+class _Output(Console):
+    """Results; whoever reads them may stop, as `head` does: what the command has to say by its exit code stays."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_out, _err = _Output(soft_wrap=True), Console(stderr=True, soft_wrap=True)
 
 Json = Annotated[bool, Parameter(negative="", help="Print one JSON object instead of tables.")]
 
@@ -41,10 +52,12 @@ def build(corpus: Path, *, out: Path, workers: int | None = None, ray: str | Non
         ray: Address of a Ray cluster that does the work instead; `out` and the networks on a disk its nodes share.
     """
     from mycelium.corpus.build import build as run
+    from mycelium.corpus.build import make_folder
     from mycelium.corpus.plan import read_plan
 
     if workers is not None and (workers < 1 or ray is not None):
         raise FeederError(f"--workers {workers}: expected at least 1, and not together with --ray")
+    make_folder(out, "--out")
     with _bar(f"reading the models of {corpus.name}") as (progress, task):
         plan = read_plan(corpus, lambda done, total: progress.update(task, completed=done / total))
     start = time.monotonic()
@@ -59,7 +72,9 @@ def build(corpus: Path, *, out: Path, workers: int | None = None, ray: str | Non
         state = run(plan, out, workers, ray, watch)
     seconds = time.monotonic() - start
     _err.print(f"{state.done - state.found} cases in {seconds:.0f} s; {state.found} were there", highlight=False)
-    stats(out, json=json)
+    straddling = _show_stats(out, None, json)
+    if straddling:
+        raise FeederError(f"{out}: {straddling[0]}; see `mycelium corpus stats` for all {len(straddling)}")
 
 
 @app.command
@@ -70,29 +85,7 @@ def stats(folder: Path, *, figures: Path | None = None, json: Json = False) -> N
         folder: The corpus.
         figures: Folder for the figures; `figures` in the corpus if not given.
     """
-    from mycelium.corpus.figures import draw_figures
-    from mycelium.corpus.layout import FIGURES
-    from mycelium.corpus.stats import corpus_stats, network_traits
-    from mycelium.corpus.store import Corpus
-
-    corpus = Corpus.open_folder(folder)
-    found = corpus_stats(corpus)
-    with _bar("drawing") as _:
-        written = draw_figures(found, network_traits(corpus), figures or folder / FIGURES)
-    if json:
-        _print_json({**_as_json(found), "figures": [str(path) for path in written]})
-        return
-    for title, table in (
-        (str(folder), found.splits),
-        ("families", found.families),
-        ("kinds of cases", found.kinds.T),
-        ("rejected", found.reasons),
-    ):
-        if len(table):
-            _out.print(_table(title, table))
-    for split, digest in found.labels.items():
-        _out.print(f"labels of {split}: {digest}", highlight=False)
-    _out.print(f"figures: {', '.join(str(path) for path in written if path.suffix == '.svg')}", highlight=False)
+    _show_stats(folder, figures, json)
 
 
 @app.command
@@ -107,10 +100,12 @@ def validate(folder: Path, *, sample: int = 50, json: Json = False) -> None:
 
     from mycelium.corpus.validate import validate as check
 
+    if sample < 0:
+        raise FeederError(f"--sample {sample}: expected 0 or more")
     with _bar(f"checking {folder}") as (progress, task):
         found = check(folder, sample, lambda done, total: progress.update(task, completed=done / total))
     if json:
-        _print_json(asdict(found))
+        _print_json({**asdict(found), "kirchhoff": found.kirchhoff if found.physics else None})
     else:
         for text in [*(f"damaged: {name}" for name in found.damaged), *found.wrong]:
             _out.print(text, markup=False, highlight=False)
@@ -139,6 +134,38 @@ def catalogue(*, index: Path, unpacked: Path, out: Path) -> None:
     _out.print(f"{count} networks in {out}", highlight=False)
 
 
+def _show_stats(folder: Path, figures: Path | None, json: bool) -> list[str]:
+    """Print and draw what is in a corpus; the networks that are one feeder but in different splits."""
+    from mycelium.corpus.build import make_folder
+    from mycelium.corpus.figures import draw_figures
+    from mycelium.corpus.layout import FIGURES
+    from mycelium.corpus.stats import corpus_stats, network_traits
+    from mycelium.corpus.store import Corpus
+
+    corpus = Corpus.open_folder(folder)
+    make_folder(figures or folder / FIGURES, "--figures")
+    with _bar("counting and drawing") as _:
+        found = corpus_stats(corpus)
+        written = draw_figures(found, network_traits(corpus), figures or folder / FIGURES)
+    if json:
+        _print_json({**_as_json(found), "figures": [str(path) for path in written]})
+        return found.straddling
+    for title, table in (
+        (str(folder), found.splits),
+        ("families", found.families),
+        ("kinds of cases", found.kinds.T),
+        ("rejected", found.reasons),
+    ):
+        if len(table):
+            _out.print(_table(title, table))
+    for text in found.straddling or ["no feeder is in two splits"]:
+        _out.print(text, markup=False, highlight=False)
+    for split, digest in found.labels.items():
+        _out.print(f"labels of {split}: {digest}", highlight=False)
+    _out.print(f"figures: {', '.join(str(path) for path in written if path.suffix == '.svg')}", highlight=False)
+    return found.straddling
+
+
 @contextmanager
 def _bar(title: str) -> Iterator[tuple[Progress, Any]]:
     """A progress bar from 0 to 1 on stderr."""
@@ -154,8 +181,11 @@ def _bar(title: str) -> Iterator[tuple[Progress, Any]]:
 
 
 def _print_json(value: object) -> None:
-    json_module.dump(value, sys.stdout, indent=1, allow_nan=False)
-    sys.stdout.write("\n")
+    try:
+        sys.stdout.write(f"{json_module.dumps(value, indent=1, allow_nan=False)}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _out.on_broken_pipe()
 
 
 def _as_json(found: CorpusStats) -> dict[str, Any]:
@@ -168,6 +198,7 @@ def _as_json(found: CorpusStats) -> dict[str, Any]:
         "kinds": rows(found.kinds.rename_axis("split")),
         "reasons": rows(found.reasons),
         "labels_sha256": found.labels,
+        "straddling": found.straddling,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -62,10 +63,22 @@ def answer(builder: UnitBuilder, unit: Unit) -> Answer:
     except UnitFailed as error:
         return Failed(str(error))
     except OSError as error:
-        return Stop(f"{error.filename or unit.network}: {error.strerror or error}")
+        return stopped_by(error, builder.folder)
     except Exception as error:
         builder.close()
         return Failed(f"{type(error).__name__}: {error}")
+
+
+def stopped_by(error: OSError, folder: Path) -> Stop:
+    """What to say when the disk fails.
+
+    Args:
+        error: What the system says; it knows the file at times.
+        folder: The corpus.
+    """
+    where = f" ({error.filename})" if error.filename else ""
+    advice = "; free some space on its disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return Stop(f"{folder}: {error.strerror or error}{where}{advice}")
 
 
 def died(how: str) -> Failed:

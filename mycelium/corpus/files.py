@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 PART = ".part"  # ending of what is being written
+_PART_NAME = re.compile(rf"\.\d+({re.escape(PART)})+$")  # as ``whole`` gives it; writers may add another ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,13 @@ def write_whole(path: Path, content: bytes) -> Written:
     return Written(len(content), hashlib.sha256(content).hexdigest())
 
 
-def remove_parts(folder: Path) -> None:
-    """Remove what a killed process left half written."""
-    for part in folder.rglob(f"*{PART}"):
-        part.unlink(missing_ok=True)
+def remove_parts(folder: Path, below: Iterable[str]) -> None:
+    """Remove what a killed process left half written.
+
+    Args:
+        folder: Whose own files are looked at.
+        below: Folders in it, of which all files are. What else is there is none of ours.
+    """
+    for path in [*folder.glob(f"*{PART}"), *(path for name in below for path in (folder / name).rglob(f"*{PART}"))]:
+        if _PART_NAME.search(path.name):
+            path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@
     placements/<network>/<policy>.json         which elements carry sensors
     manifest.parquet                           one row per case
     labels.json                                digest of all labels, per split
+    normalisation.json                         constants of the training networks, if there are any
     checksums.sha256                           of all of these; `sha256sum -c` reads it
 
 A unit is finished when its record is there, which is written last. The others are written when all units are finished.
@@ -15,11 +16,13 @@ A unit is finished when its record is there, which is written last. The others a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mycelium.corpus.catalogue import NAME
 from mycelium.corpus.files import Written, write_whole
 from mycelium.corpus.labels import Record
 from mycelium.corpus.plan import Unit
@@ -29,9 +32,32 @@ MANIFEST = "manifest.parquet"
 LABELS = "labels.json"
 CHECKSUMS = "checksums.sha256"
 DAMAGED = "damaged.json"  # files that `validate` found damaged; the next build makes them again
-NORMALISATION = "normalisation.json"  # of the training networks; made when a model is trained, so not among CHECKSUMS
+NORMALISATION = "normalisation.json"
 FIGURES = "figures"
 BUILT = ("units", "shards", "grids", "placements")  # folders that a build makes
+
+
+_FILE = re.compile(
+    "|".join(
+        (
+            *(re.escape(name) for name in (PLAN, MANIFEST, LABELS, NORMALISATION)),
+            rf"units/{NAME}/\d{{4,}}\.json",
+            rf"shards/{NAME}/v\d+-\d{{4,}}\.safetensors",
+            rf"grids/{NAME}/\d+\.npz",
+            rf"placements/{NAME}/[\w-]+\.json",
+        )
+    ),
+    re.ASCII,
+)
+
+
+def is_listed_kind(name: object) -> bool:
+    """Whether it is the name of a file that ``CHECKSUMS`` may list.
+
+    Names come from files that anybody may have written, and what they name is removed: nothing else will do, so that
+    none leads out of the folder.
+    """
+    return isinstance(name, str) and _FILE.fullmatch(name) is not None
 
 
 def shard_name(network: str, variant: int, chunk: int) -> str:
@@ -47,7 +73,11 @@ def placement_name(network: str, policy: str) -> str:
 
 
 def unit_name(unit: Unit) -> str:
-    return f"units/{unit.network}/{unit.chunk:04d}.json"
+    return unit_file(unit.network, unit.chunk)
+
+
+def unit_file(network: str, chunk: int) -> str:
+    return f"units/{network}/{chunk:04d}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +98,10 @@ class UnitRecord:
     cases: list[Record]
     files: Mapping[str, Written]
 
+    @property
+    def has_days(self) -> bool:
+        return any(case["status"] == "done" for case in self.cases)
+
     def covers(self, unit: Unit) -> bool:
         return [case["number"] for case in self.cases] == list(unit.numbers)
 
@@ -85,18 +119,19 @@ class UnitRecord:
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             files = {name: Written(*written) for name, written in content.pop("files").items()}
-            return UnitRecord(**content, files=files)
-        except (OSError, ValueError, KeyError, TypeError):
+            record = UnitRecord(**content, files=files)
+            return record if record._is_sound(path) else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    def _is_sound(self, path: Path) -> bool:
+        return (
+            path.as_posix().endswith(f"/{unit_file(self.network, self.chunk)}")
+            and isinstance(self.failed, str)
+            and all(is_listed_kind(name) for name in self.files)
+            and all(isinstance(case["number"], int) and case["status"] in ("done", "rejected") for case in self.cases)
+        )
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else -1
-
-
-def unit_records(folder: Path) -> Iterator[UnitRecord]:
-    """All records, by network and chunk."""
-    for path in sorted((folder / "units").glob("*/*.json")):
-        record = UnitRecord.read(path)
-        if record is not None:
-            yield record

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -38,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from mycelium.corpus.catalogue import Entry, Split, read_catalogue, read_model
+from mycelium.corpus.toml_file import read_toml, shown, text_of, texts, whole_number
 from mycelium.errors import FeederError
 from mycelium.schema import FaultType
 from mycelium.simulate.cases import CaseMix
@@ -47,10 +47,13 @@ from mycelium.simulate.switching import Switching
 
 FORMAT = 1
 BLOCK = 10
+MOST_CASES = 1_000_000  # of a network
 CASES_PER_UNIT = 10  # simulated and stored together: what a kill can cost, and one shard per variant
 
 _SWITCHING = (Switching.NONE, Switching.NONE, Switching.KEEP, Switching.KEEP, Switching.LOSE)
-_KEYS = {"catalogue": str, "seed": int, "cases": dict, "networks": list, "fewer": list}
+_KEYS = ("catalogue", "seed", "cases", "networks", "fewer")
+_EXAMPLE = 'networks = ["north", "south.*"]'
+_SPLITS = ", ".join(Split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,37 +234,60 @@ def read_plan(path: Path, tick: Callable[[int, int], None] = lambda done, total:
         digest, size = read_model(entry)
         networks.append(PlannedNetwork(entry, cases, digest, size))
         tick(len(networks), len(entries))
+    _refuse_same_models(path, networks)
     return Plan(int(_content(path)["seed"]), tuple(networks))
 
 
+def _refuse_same_models(path: Path, networks: list[PlannedNetwork]) -> None:
+    """What is learned on a model is known of its copies: they belong in one split, whatever they are called.
+
+    This sees equal files. Feeders that are nearly one are found by their topology, when the corpus is built.
+    """
+    first: dict[str, Entry] = {}
+    for network in networks:
+        entry, same = network.entry, first.setdefault(network.digest, network.entry)
+        if entry.split is not same.split:
+            raise FeederError(
+                f"{path}: networks '{same.name}' ({same.split}) and '{entry.name}' ({entry.split}) are the same model; "
+                "in the catalogue, put them in one split or remove one"
+            )
+
+
 def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FeederError(f"{path}: not a corpus file ({error})") from error
-    for key, value in content.items():
+    """What a corpus file says, checked."""
+    _, content = read_toml(path, "a corpus file")
+    for key in content:
         if key not in _KEYS:
             raise FeederError(f"{path}: unknown `{key}`; known are {', '.join(_KEYS)}")
-        if not isinstance(value, _KEYS[key]):
-            raise FeederError(f"{path}: `{key}` is {value!r}; expected a {_KEYS[key].__name__}")
     for key in ("catalogue", "seed", "cases"):
         if key not in content:
             raise FeederError(f"{path}: `{key}` is missing")
+    text_of(f"{path}: `catalogue`", content["catalogue"])
+    whole_number(f"{path}: `seed`", content["seed"])
+    if "networks" in content:
+        texts(f"{path}: `networks`", content["networks"], f"{_EXAMPLE}; leave it out for all networks")
+    if not isinstance(content["cases"], dict):
+        raise FeederError(f"{path}: `cases` is {shown(content['cases'])}; expected a table [cases] with {_SPLITS}")
     for split, cases in content["cases"].items():
-        if split not in list(Split) or not _is_count(cases):
-            raise FeederError(f"{path}: cases: {split} = {cases!r}; expected a number for {', '.join(Split)}")
-    for part in content.get("fewer", []):
-        if (
-            not isinstance(part, dict)
-            or sorted(part) != ["because", "cases", "networks"]
-            or not _is_count(part["cases"])
-        ):
-            raise FeederError(f"{path}: [[fewer]] {part!r}; expected `networks`, `cases` (at least 1) and `because`")
+        if split not in list(Split):
+            raise FeederError(f"{path}: cases: {split} = {shown(cases)}; expected a number for {_SPLITS}")
+        whole_number(f"{path}: cases: `{split}`", cases, 1, MOST_CASES)
+    fewer = content.get("fewer", [])
+    if not isinstance(fewer, list):
+        raise FeederError(f"{path}: `fewer` is {shown(fewer)}; expected tables [[fewer]], in double brackets")
+    for part in fewer:
+        _check_fewer(f"{path}: [[fewer]]", part)
     return content
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _check_fewer(where: str, part: object) -> None:
+    if not isinstance(part, dict) or sorted(part) != ["because", "cases", "networks"]:
+        raise FeederError(
+            f"{where} {shown(part)}; expected `networks`, `cases` (at least 1) and `because`, and no more"
+        )
+    texts(f"{where}: `networks`", part["networks"], _EXAMPLE)
+    whole_number(f"{where}: `cases`", part["cases"], 1, MOST_CASES)
+    text_of(f"{where}: `because`", part["because"])
 
 
 def planned_cases(path: Path) -> list[tuple[Entry, int]]:

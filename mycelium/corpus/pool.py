@@ -72,6 +72,13 @@ class PoolConfig:
     memory_mib: int = 4096
 
 
+def _all_answers(work: Work[I, A], items: Sequence[I]) -> list[A | Died]:
+    answers: list[A | Died] = [*work(items)]
+    if len(answers) != len(items):  # the parent would wait for the others for ever
+        raise ValueError(f"{len(answers)} answers to {len(items)} items")
+    return answers
+
+
 def one_by_one(answer: Callable[[I], A]) -> Work[I, A]:
     """Work that answers each item on its own."""
     return lambda items: [answer(item) for item in items]
@@ -115,7 +122,7 @@ def _serve(connection: Connection, start: Callable[[], Work[Any, Any]], memory_m
         leaving = False
         while not leaving:
             items = connection.recv()
-            results = work(items)
+            results = _all_answers(work, items)
             leaving = resident_mib() > memory_mib
             _send(connection, (results, leaving))
 
@@ -192,7 +199,7 @@ class Pool(Generic[I, A]):
         if self._here is None:
             self._here = self._start()
         for task in tasks:
-            yield task, list(self._here(task.items))
+            yield task, _all_answers(self._here, task.items)
 
     def close(self) -> None:
         """End all workers at once."""

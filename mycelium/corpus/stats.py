@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from mycelium.corpus.catalogue import Split
-from mycelium.corpus.layout import LABELS
+from mycelium.corpus.fingerprint import Fingerprint, straddling
+from mycelium.corpus.manifest import damaged_error, read_labels
 from mycelium.corpus.store import Corpus
 from mycelium.grid.grid import Grid
 from mycelium.grid.topology import depth, loops
@@ -28,6 +30,7 @@ class CorpusStats:
         kinds: Per split: cases of each kind.
         reasons: Per reason: rejected cases, networks they are of, and one of these.
         labels: Digest of all labels, per split.
+        straddling: Networks of different splits that are one feeder; there should be none.
     """
 
     splits: pd.DataFrame
@@ -35,6 +38,7 @@ class CorpusStats:
     kinds: pd.DataFrame
     reasons: pd.DataFrame
     labels: dict[str, str]
+    straddling: list[str]
 
 
 def corpus_stats(corpus: Corpus) -> CorpusStats:
@@ -51,9 +55,9 @@ def corpus_stats(corpus: Corpus) -> CorpusStats:
     rejected = manifest[manifest["status"] != "done"]
     reason = rejected["reason"].map(general_reason).rename("reason")
     reasons = rejected.groupby(reason)["network"].agg(cases="size", networks="nunique", example="first")
-    content = json.loads((corpus.folder / LABELS).read_text(encoding="utf-8"))
-    labels = {split: str(part["labels_sha256"]) for split, part in content.items()}
-    return CorpusStats(splits, families, kinds, reasons.sort_values("cases", ascending=False), labels)
+    labels = {split: part["labels_sha256"] for split, part in read_labels(corpus.folder).items()}
+    reasons = reasons.sort_values("cases", ascending=False)
+    return CorpusStats(splits, families, kinds, reasons, labels, list(straddling_networks(corpus)))
 
 
 def _split_row(corpus: Corpus, split: str) -> dict[str, float]:
@@ -66,8 +70,15 @@ def _split_row(corpus: Corpus, split: str) -> dict[str, float]:
         "faulted": int(cases["fault_type"].notna().sum()),
         "samples": len(cases) * len(POLICIES),
         "largest share": float(cases["network"].value_counts(normalize=True).max()) if len(cases) else np.nan,
-        "MB": sum((corpus.folder / name).stat().st_size for name in cases["shard"].unique()) / 1e6,
+        "MB": sum(_size(corpus.folder / name) for name in cases["shard"].unique()) / 1e6,
     }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise damaged_error(path, error) from error
 
 
 def _kinds(cases: pd.DataFrame) -> dict[str, int]:
@@ -91,6 +102,17 @@ def general_reason(reason: str) -> str:
     return rest if colon and hour.startswith("hour ") else reason
 
 
+def straddling_networks(corpus: Corpus) -> Iterator[str]:
+    """Networks of different splits that are one feeder: what is learned on one is known of the other."""
+    split = {
+        str(name): Split(part) for name, part in corpus.manifest.groupby("network", sort=False)["split"].first().items()
+    }
+    fingerprints = {name: Fingerprint.of(corpus.grid(name)) for name in corpus.networks}
+    for a, b, similarity in straddling(split, fingerprints):
+        both = f"'{a}' ({split[a]}) and '{b}' ({split[b]})"
+        yield f"networks {both} are one feeder ({similarity:.0%} alike); put them in one split"
+
+
 # ---- networks -----------------------------------------------------------------------------------------------------
 
 TRAITS = {
@@ -105,7 +127,9 @@ def network_traits(corpus: Corpus) -> pd.DataFrame:
     """Traits of every network as published; columns ``split``, ``family`` and those of ``TRAITS``, by name."""
     networks = corpus.manifest.groupby("network", sort=False)[["split", "family"]].first()
     built = [name for name in networks.index if (corpus.folder / "grids" / name / "0.npz").is_file()]
-    traits = pd.DataFrame({name: _traits(corpus.grid(name)) for name in built}).T
+    traits = pd.DataFrame.from_dict(
+        {name: _traits(corpus.grid(name)) for name in built}, orient="index", columns=list(TRAITS), dtype=float
+    )
     return networks.join(traits, how="inner")
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mycelium.corpus.catalogue import Split
 from mycelium.corpus.labels import Record
-from mycelium.corpus.layout import CHECKSUMS, MANIFEST, grid_name, placement_name
+from mycelium.corpus.layout import CHECKSUMS, MANIFEST, NORMALISATION, grid_name, placement_name
 from mycelium.corpus.manifest import read_manifest
 from mycelium.corpus.shard import Shard
 from mycelium.corpus.unit import stored_day
@@ -20,6 +21,7 @@ from mycelium.errors import FeederError
 from mycelium.grid.grid import Grid
 from mycelium.sense.placement import Placement
 from mycelium.simulate.day import Day
+from mycelium.window.normalise import Normalisation
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,9 +48,14 @@ class Corpus:
     def open_folder(path: Path | str) -> Corpus:
         """Open a corpus; raises FeederError if it is not built to its end."""
         folder = Path(path)
-        if not (folder / MANIFEST).is_file() or not (folder / CHECKSUMS).is_file():
+        if not (folder / CHECKSUMS).is_file():  # written last
             raise FeederError(f"{folder}: no finished corpus; `mycelium corpus build` makes it, or goes on with it")
-        return Corpus(folder, read_manifest((folder / MANIFEST).read_bytes()))
+        return Corpus.being_finished(folder)
+
+    @staticmethod
+    def being_finished(folder: Path) -> Corpus:
+        """A corpus whose build is at its end: all is there but what is made of it as a whole."""
+        return Corpus(folder, read_manifest(folder / MANIFEST))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "manifest": self.manifest, "_shards": OrderedDict(), "_grids": OrderedDict()}
@@ -62,6 +69,14 @@ class Corpus:
     def networks(self) -> list[str]:
         """Names of the networks that have samples, in the order of the catalogue."""
         return [str(name) for name in self.cases["network"].unique()]
+
+    @cached_property
+    def normalisation(self) -> Normalisation:
+        """Constants of its training networks under all policies; raises FeederError if it has none."""
+        path = self.folder / NORMALISATION
+        if not path.is_file() and not (self.cases["split"] == Split.TRAIN.value).any():
+            raise FeederError(f"{self.folder}: no training networks, so no normalisation constants")
+        return Normalisation.load(path)
 
     def grid(self, network: str, variant: int = 0) -> Grid:
         """Records of a network, as published (0) or of a variant."""

@@ -43,10 +43,14 @@ class _Kept:
 
 
 class UnitBuilder:
-    """Builds units one after the other; holds the last network compiled, for its next unit."""
+    """Builds units one after the other; holds the last network compiled, for its next unit.
+
+    Attributes:
+        folder: The corpus.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._network: Network | None = None
         self._of = ""
         self._grids: dict[int, Written] = {}
@@ -76,10 +80,10 @@ class UnitBuilder:
             if numbers and numbers == kept.numbers.get(name):
                 files[name] = kept.files[name]
             elif numbers:
-                files[name] = write_whole(self._folder / name, shard_bytes([days[number] for number in numbers]))
+                files[name] = write_whole(self.folder / name, shard_bytes([days[number] for number in numbers]))
         files |= self._placed(network)
         record = UnitRecord(unit.network, unit.chunk, "", [records[number] for number in unit.numbers], files)
-        record.write(self._folder, unit_name(unit))
+        record.write(self.folder, unit_name(unit))
         return record
 
     def close(self) -> None:
@@ -105,7 +109,7 @@ class UnitBuilder:
     def _grid(self, network: Network, variant: int) -> Written:
         """Store the records of a variant, once per network."""
         if variant not in self._grids:
-            path = self._folder / grid_name(network.name, variant)
+            path = self.folder / grid_name(network.name, variant)
             if not path.exists():
                 with whole(path) as part:
                     network.circuit(variant).grid.save(part)
@@ -117,16 +121,16 @@ class UnitBuilder:
         if not self._placements:
             for policy in POLICIES.values():
                 name = placement_name(network.name, policy.name)
-                if not (self._folder / name).exists():
-                    with whole(self._folder / name) as part:
+                if not (self.folder / name).exists():
+                    with whole(self.folder / name) as part:
                         place(network.published.grid, policy, network.name).save(part)
-                self._placements[name] = Written.of(self._folder / name)
+                self._placements[name] = Written.of(self.folder / name)
         return self._placements
 
     # ---- cases -------------------------------------------------------------------------------------------------
 
     def _kept(self, unit: Unit) -> _Kept:
-        old = UnitRecord.read(self._folder / unit_name(unit))
+        old = UnitRecord.read(self.folder / unit_name(unit))
         if old is None or old.failed:
             return _Kept({}, {}, {}, {})
         kept = _Kept({}, {}, {}, old.files)
@@ -136,9 +140,9 @@ class UnitBuilder:
                 continue
             if record["status"] == "done":
                 name = shard_name(unit.network, record["variant"], unit.chunk)
-                path = self._folder / name
+                path = self.folder / name
                 if name not in shards:
-                    if not path.is_file() or Written.of(path) != old.files[name]:
+                    if not path.is_file() or Written.of(path) != old.files.get(name):
                         continue
                     shards[name] = Shard.open(path)
                     kept.numbers[name] = shards[name].numbers.tolist()

@@ -1,27 +1,24 @@
-"""Checks a built corpus: files against checksums, shards against manifest and grids, labels, splits, and physics.
+"""Checks a built corpus: files, shards against manifest and grids, labels, splits, and physics.
 
 What is damaged is named, and noted in the folder: the next build makes exactly that again.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from mycelium.corpus.catalogue import Split
-from mycelium.corpus.files import Written, write_whole
-from mycelium.corpus.fingerprint import Fingerprint, straddling
+from mycelium.corpus.checksums import note_damaged
+from mycelium.corpus.damage import damaged_files
 from mycelium.corpus.labels import day_labels, split_digest
-from mycelium.corpus.layout import CHECKSUMS, DAMAGED, LABELS
+from mycelium.corpus.layout import LABELS
+from mycelium.corpus.manifest import read_labels
+from mycelium.corpus.stats import straddling_networks
 from mycelium.corpus.store import Corpus
-from mycelium.errors import FeederError
 from mycelium.grid.admittance import Admittance
 from mycelium.grid.check import kirchhoff_ratio
 from mycelium.grid.grid import Grid
@@ -65,13 +62,12 @@ def validate(folder: Path, sample: int = 50, tick: Callable[[int, int], None] = 
         sample: Days whose physics is checked, drawn at random, the same every time.
         tick: Called with the number of files checked and their total.
     """
-    known = _checksums(folder)
-    damaged = sorted(_damaged(folder, known, tick))
+    files, damaged = damaged_files(folder, tick)
+    note_damaged(folder, damaged)
     if damaged:
-        write_whole(folder / DAMAGED, (json.dumps(damaged, indent=1) + "\n").encode())
-        return Validation(len(known), damaged, [], 0, 0, float("nan"))
+        return Validation(files, damaged, [], 0, 0, float("nan"))
     corpus = Corpus.open_folder(folder)
-    wrong = [*_wrong_days(corpus), *_wrong_labels(corpus), *_straddling(corpus)]
+    wrong = [*_wrong_days(corpus), *_wrong_labels(corpus), *straddling_networks(corpus)]
     cases = corpus.cases
     rng = generator("validate", len(cases))
     chosen = cases.index[np.sort(rng.permutation(len(cases))[:sample])]
@@ -82,32 +78,7 @@ def validate(folder: Path, sample: int = 50, tick: Callable[[int, int], None] = 
         worst = max(worst, largest)
         if not largest <= KIRCHHOFF:
             wrong.append(f"network '{day.network}', case {day.number}: currents do not balance ({largest:.1e})")
-    return Validation(len(known), [], wrong, len(cases), len(chosen), worst)
-
-
-# ---- files --------------------------------------------------------------------------------------------------------
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    path = folder / CHECKSUMS
-    if not path.is_file():
-        raise FeederError(f"{folder}: no finished corpus; `mycelium corpus build` makes it, or goes on with it")
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-
-
-def _damaged(folder: Path, known: dict[str, str], tick: Callable[[int, int], None]) -> Iterator[str]:
-    def is_right(name: str) -> bool:
-        try:
-            return Written.of(folder / name).sha256 == known[name]
-        except OSError:
-            return False
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, (name, right) in enumerate(zip(known, pool.map(is_right, known), strict=True), 1):
-            tick(done, len(known))
-            if not right:
-                yield name
+    return Validation(files, [], wrong, len(cases), len(chosen), worst)
 
 
 # ---- shards and labels --------------------------------------------------------------------------------------------
@@ -151,7 +122,7 @@ def _fits(day: Day, grid: Grid) -> bool:
 
 
 def _wrong_labels(corpus: Corpus) -> Iterator[str]:
-    content = json.loads((corpus.folder / LABELS).read_text(encoding="utf-8"))
+    content = read_labels(corpus.folder)
     for split, cases in corpus.manifest.groupby("split", sort=False):
         drawn = [
             (network, int(number), labels if isinstance(labels, str) else None)
@@ -159,17 +130,6 @@ def _wrong_labels(corpus: Corpus) -> Iterator[str]:
         ]
         if content.get(split) != {"cases": len(drawn), "labels_sha256": split_digest(drawn)}:
             yield f"{LABELS}: not the digest of the labels of {split} in the manifest"
-
-
-def _straddling(corpus: Corpus) -> Iterator[str]:
-    """Networks in different splits that are one feeder: what is learned on one is known of the other."""
-    split = {
-        str(name): Split(part) for name, part in corpus.manifest.groupby("network", sort=False)["split"].first().items()
-    }
-    fingerprints = {name: Fingerprint.of(corpus.grid(name)) for name in corpus.networks}
-    for a, b, similarity in straddling(split, fingerprints):
-        both = f"'{a}' ({split[a]}) and '{b}' ({split[b]})"
-        yield f"networks {both} are one feeder ({similarity:.0%} alike); put them in one split"
 
 
 # ---- physics ------------------------------------------------------------------------------------------------------

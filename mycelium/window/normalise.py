@@ -37,17 +37,27 @@ class Normalisation:
         temporal: Of readings, likewise.
         networks: Whose constants these are.
         core: What lies beyond so many spreads is compressed.
+        nominal_angle: Whether constants of angles are of angles relative to their nominal values.
     """
 
     static: Mapping[str, Mapping[str, tuple[float, float]]]
     temporal: Mapping[str, Mapping[str, tuple[float, float]]]
     networks: tuple[str, ...] = ()
     core: float = CORE
+    nominal_angle: bool = True
 
     @staticmethod
     def identity() -> Normalisation:
         """Leaves everything as it is."""
         return Normalisation({}, {}, core=float("inf"))
+
+    def check(self, nominal_angle: bool) -> None:
+        """Refuse windows whose angles mean something else; their inputs would be out of all proportion."""
+        if self.temporal and self.nominal_angle != nominal_angle:
+            raise FeederError(
+                f"these normalisation constants were made with nominal_angle = {self.nominal_angle}, and the window has "
+                f"nominal_angle = {nominal_angle}; compute them again with the window's"
+            )
 
     def of_static(self, store: Store, columns: Columns) -> npt.NDArray[np.float64]:
         """Middle and spread of each column. [2, column]"""
@@ -63,6 +73,7 @@ class Normalisation:
             "format": FORMAT,
             "networks": list(self.networks),
             "core": self.core,
+            "nominal_angle": self.nominal_angle,
             "static": {store: dict(columns) for store, columns in self.static.items()},
             "temporal": {store: dict(columns) for store, columns in self.temporal.items()},
         }
@@ -79,9 +90,10 @@ class Normalisation:
                 raise ValueError(f"format {record['format']}, expected {FORMAT}")
             static, temporal = (_pairs(record[kind]) for kind in ("static", "temporal"))
             networks, core = tuple(str(name) for name in record["networks"]), float(record["core"])
+            nominal_angle = bool(record.get("nominal_angle", True))  # files before this was asked are of residuals
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FeederError(f"{path}: not a file of normalisation constants ({error}); compute them again") from error
-        return Normalisation(static, temporal, networks, core)
+        return Normalisation(static, temporal, networks, core, nominal_angle)
 
 
 def _pairs(record: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, tuple[float, float]]]:
@@ -147,9 +159,11 @@ class Fit:
     """Collects values of transformed, not normalised columns.
 
     Attributes:
+        nominal_angle: As in ``Normalisation``.
         networks: Names seen so far, in order.
     """
 
+    nominal_angle: bool = True
     networks: list[str] = field(default_factory=list)
     _static: dict[str, dict[str, _Distribution]] = field(default_factory=_table)
     _temporal: dict[str, dict[str, _Distribution]] = field(default_factory=_table)
@@ -172,7 +186,7 @@ class Fit:
             }
             for table in (self._static, self._temporal)
         )
-        return Normalisation(static, temporal, tuple(self.networks))
+        return Normalisation(static, temporal, tuple(self.networks), nominal_angle=self.nominal_angle)
 
 
 def _by_constant(columns: Columns) -> Iterable[tuple[str, list[int]]]:

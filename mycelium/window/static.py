@@ -82,6 +82,7 @@ class GridFeatures:
     @staticmethod
     def of(grid: Grid, options: WindowOptions, normalisation: Normalisation) -> GridFeatures:
         """The features of a grid."""
+        normalisation.check(options.nominal_angle)
         nominal = nominal_angle(grid)
         tables = static_columns(options)
         static = {}

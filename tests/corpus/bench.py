@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from mycelium.corpus import build as building
+from mycelium.corpus import finish as finishing
 from mycelium.corpus.build import Progress, build
+from mycelium.corpus.constants import fit_built
 from mycelium.corpus.crew import Answer, answer
 from mycelium.corpus.layout import FIGURES
 from mycelium.corpus.plan import Plan, Unit, read_plan
@@ -99,7 +101,7 @@ class SerialCrew:
 
 @dataclass
 class Serial:
-    """Builds in this process, which saves the start of workers."""
+    """Builds in this process, which saves the start of others."""
 
     monkeypatch: pytest.MonkeyPatch
 
@@ -107,6 +109,7 @@ class Serial:
         seen: list[Progress] = []
         with self.monkeypatch.context() as patch:
             patch.setattr(building, "LocalCrew", SerialCrew)
+            patch.setattr(finishing, "fit_apart", fit_built)
             build(plan, folder, workers=1, watch=seen.append)
         return seen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ def built(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         Serial(patch)(plan, folder)
     return folder
+
+
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
+    """The same, to be touched."""
+    return Path(shutil.copytree(built, tmp_path / "corpus"))
 
 
 @pytest.fixture(scope="session")

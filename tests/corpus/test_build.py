@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from mycelium.corpus import build as building
+from mycelium.corpus import finish as finishing
 from mycelium.corpus.build import build
 from mycelium.corpus.files import PART
 from mycelium.corpus.labels import case_labels, split_digest
@@ -132,7 +133,8 @@ def test_a_full_disk_loses_nothing_and_is_said(built: Path, tmp_path: Path) -> N
     finished: set[str] = set()
     for room in (3, 30, 60):  # things that go on disk in each process before it is full
         result = run(arguments, tmp_path / "break", FSYNCS=str(room), HOW="full")
-        assert result.code == 1 and "No space left on device" in result.err, result.err
+        assert result.code == 1 and f"{out}: No space left on device" in result.err, result.err
+        assert "free some space" in result.err
         assert "Traceback" not in result.err
         kept = {str(path) for path in out.glob("units/*/*.json")}
         assert finished <= kept
@@ -337,15 +339,29 @@ def test_a_disk_error_is_no_property_of_a_network(
     def fsync(handle: int) -> None:
         calls.append(handle)
         if len(calls) == 12:
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(errno.EIO, "Input/output error")  # no file is named
         real(handle)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(FeederError, match=r"Input/output error.*Finished cases are kept"):
+    with pytest.raises(FeederError, match=rf"{tmp_path / 'corpus'}: Input/output error\. Finished cases are kept"):
         serial(plan, tmp_path / "corpus")
     for unit in plan.units():
         record = UnitRecord.read(tmp_path / "corpus" / unit_name(unit))
         assert record is None or not record.failed
+
+
+def test_a_disk_error_at_the_end_is_said_too(
+    plan: Plan, built: Path, serial: Serial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finishing, "write_whole", full)
+        with pytest.raises(FeederError, match=rf"{tmp_path / 'corpus'}: No space left on device; free some space"):
+            serial(plan, tmp_path / "corpus")
+    serial(plan, tmp_path / "corpus")
+    assert folder_bytes(tmp_path / "corpus") == folder_bytes(built)
 
 
 def test_orphaned_workers_end_with_their_builder(tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ def test_paths_are_relative_to_the_file_wherever_it_is_read_from(
         ([{key: GOOD[key] for key in ("master", "family", "split")}], r"networks\.toml:1: a network lacks `name`"),
         ([{**GOOD, "licence": 3}], r"networks\.toml:1: network 'a': `licence` is 3; expected a text"),
         ([{**GOOD, "licnce": "MIT"}], r"networks\.toml:1: network 'a': unknown `licnce`; known are .*licence"),
+        ([{**GOOD, "name": 300 * "a"}], r"networks\.toml:1: network 'a+…': its name has 300 char.*at most 100"),
+        ([{**GOOD, "name": True}], r"networks\.toml:1: network 'True': `name` is true; expected a text"),
         ([{**GOOD, "name": "../a"}], r"networks\.toml:1: network '\.\./a': expected letters"),
     ],
 )
@@ -69,7 +71,11 @@ def test_what_is_wrong_is_named_with_its_line(records: list[dict[str, object]], 
         read_catalogue(write(tmp_path / "networks.toml", *records))
 
 
-@pytest.mark.parametrize("text", ["", "[[network]", "network = 3", "title = 'mine'\n[[network]]\nname = 'a'"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[[network]", "network = 3", "network = [1, 2]", "network = ['a']", "network = [['a']]", "network = []",
+     "title = 'mine'\n[[network]]\nname = 'a'"],
+)  # fmt: skip
 def test_what_is_no_catalogue_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "networks.toml").write_text(text)
     with pytest.raises(FeederError, match=r"networks\.toml"):
@@ -116,7 +122,7 @@ def test_a_digest_does_not_depend_on_where_the_model_lies_or_what_bounds_it(tmp_
 
 
 def test_a_missing_master_is_named_with_its_network(tmp_path: Path) -> None:
-    with pytest.raises(FeederError, match=r"network 'a': no such file .*fetch or unpack"):
+    with pytest.raises(FeederError, match=r"network 'a': no such file .*fetch or unpack .*shared/unpack networks`"):
         read_model(entry_of(tmp_path))
 
 

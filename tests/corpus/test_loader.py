@@ -21,8 +21,10 @@ from mycelium.feeders import feeder_path
 from mycelium.sense.policies import POLICIES
 from mycelium.simulate.network import NetworkSource
 from mycelium.window.batch import Batch
+from mycelium.window.columns import WindowOptions
 from mycelium.window.normalise import Normalisation
 from mycelium.window.sample import SampleId
+from mycelium.window.static import GridFeatures
 from mycelium.window.window import map_tensors
 from tests.corpus.bench import CASES, SEED
 
@@ -128,6 +130,20 @@ def test_constants_come_from_training_networks_alone(corpus: Corpus) -> None:
     assert fit_stored(Corpus(corpus.folder, manifest), NAMES, cases=2) == constants
     with pytest.raises(FeederError, match="no training networks"):
         fit_stored(Corpus(corpus.folder, corpus.manifest[corpus.manifest["split"] == "test"]))
+
+
+def test_without_the_nominal_reference_angles_are_scaled_as_what_they_are(corpus: Corpus) -> None:
+    """A degree more must be as visible on phase B as on A, which is near zero."""
+    usual, plain = (fit_stored(corpus, NAMES, cases=2, nominal_angle=flag) for flag in (True, False))
+    assert plain.temporal["bus"]["angle_deg"][1] > 30 * usual.temporal["bus"]["angle_deg"][1]
+    assert {**plain.temporal["bus"], "angle_deg": 0} == {**usual.temporal["bus"], "angle_deg": 0}
+    middle, spread = plain.temporal["bus"]["angle_deg"]
+    assert abs((np.deg2rad(120.0) - middle) / spread) < plain.core, "within what is not compressed"
+    plain.save(corpus.folder.parent / "plain.json")
+    assert Normalisation.load(corpus.folder.parent / "plain.json") == plain
+    with pytest.raises(FeederError, match="nominal_angle = True"):
+        GridFeatures.of(corpus.grid("ieee13"), WindowOptions(nominal_angle=False), usual)
+    GridFeatures.of(corpus.grid("ieee13"), WindowOptions(nominal_angle=False), plain)
 
 
 # ---- live --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -207,19 +208,45 @@ def test_networks_are_chosen_by_split_and_pattern(tmp_path: Path) -> None:
     assert {entry.name: count for entry, count in planned_cases(path)} == expected
 
 
+def _with_networks(value: str, text: str) -> str:
+    return text.replace("[cases]", f"networks = {value}\n[cases]")
+
+
+def _with_fewer(value: str, text: str, cases: str = "1", because: str = '"slow"') -> str:
+    return text + f"[[fewer]]\nnetworks = {value}\ncases = {cases}\nbecause = {because}\n"
+
+
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
         (lambda t: t.replace("seed = 3", ""), "`seed` is missing"),
-        (lambda t: t.replace("seed = 3", 'seed = "3"'), "`seed` is '3'; expected a int"),
+        (lambda t: t.replace("seed = 3", 'seed = "3"'), "`seed` is '3'; expected a whole number from"),
         (lambda t: t.replace("seed", "sed"), "unknown `sed`; known are"),
-        (lambda t: t.replace("train = 12", "train = 0"), "train = 0; expected a number"),
+        (lambda t: t.replace("train = 12", "train = 0"), "cases: `train` is 0; expected a whole number from 1"),
         (lambda t: t.replace("train = 12", "training = 12"), "training = 12"),
-        (lambda t: t.replace("train = 12", "train = true"), "train = True"),
+        (lambda t: t.replace("train = 12", "train = true"), "`train` is true; expected a whole number"),
         (lambda t: t.replace("[cases]", 'networks = ["enwl.*"]\n[cases]'), r"no network of .* called like 'enwl\.\*'"),
         (lambda t: t + '[[fewer]]\nnetworks = ["ieee13"]\ncases = 1\n', "`because`"),
         (lambda t: t.partition("[cases]")[0] + "[cases]\n", "no network is in one of the splits"),
         (lambda t: t + "=", "not a corpus file"),
+        (lambda t: t.replace("seed = 3", f"seed = {10**23}"), "`seed` is 1000.*; expected a whole number from -922"),
+        (lambda t: t.replace("seed = 3", "seed = true"), "`seed` is true; expected a whole number"),
+        (lambda t: t.replace("seed = 3", "seed = 3.0"), "`seed` is 3.0; expected a whole number"),
+        (lambda t: t.replace("train = 12", "train = 10000000"), "`train` is 10000000; .* from 1 to 1000000"),
+        (lambda t: t.replace('"catalogue.toml"', '["catalogue.toml"]'), "`catalogue` is .*; expected a text in quotes"),
+        (lambda t: t.partition("[cases]")[0] + "cases = 3\n", r"`cases` is 3; expected a table \[cases\] with train"),
+        *(
+            (functools.partial(_with_networks, value), f"`networks` is .*; expected a list of texts.*{hint}")
+            for value, hint in (("[]", "leave it out"), ("[1, 2]", ""), ("[{a = 1}]", ""), ('"north"', ""), ("3", ""))
+        ),
+        *(
+            (functools.partial(_with_fewer, value), r"\[\[fewer\]\]: `networks` is .*; expected a list of texts")
+            for value in ("[1]", '"north"', "[]", "{a = 1}")
+        ),
+        (functools.partial(_with_fewer, '["ieee13"]', because="3"), "`because` is 3; expected a text in quotes"),
+        (functools.partial(_with_fewer, '["ieee13"]', cases="true"), "`cases` is true; expected a whole number"),
+        (lambda t: "fewer = 3\n" + t, r"`fewer` is 3; expected tables \[\[fewer\]\]"),
+        (lambda t: "fewer = [3]\n" + t, r"\[\[fewer\]\] 3; expected `networks`"),
     ],
 )
 def test_what_is_wrong_with_a_corpus_file_is_said(edit: Callable[[str], str], says: str, tmp_path: Path) -> None:
@@ -227,6 +254,27 @@ def test_what_is_wrong_with_a_corpus_file_is_said(edit: Callable[[str], str], sa
     path.write_text(edit(path.read_text()))
     with pytest.raises(FeederError, match=rf"corpus\.toml: .*{says}"):
         planned_cases(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path)
+    before = planned_cases(path)
+    for file in (path, path.with_name("catalogue.toml")):
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert planned_cases(path) == before
+
+
+@pytest.mark.parametrize(("split", "refused"), [("test", True), ("train", False)])
+def test_one_model_is_not_in_two_splits(split: str, refused: bool, tmp_path: Path) -> None:
+    """Under another name, in another folder."""
+    shutil.copytree(feeder_path("ieee13").parent, tmp_path / "elsewhere")
+    masters = {"twin": tmp_path / "elsewhere" / "Master.dss"}
+    path = write_corpus(tmp_path, {"ieee13": "train", "lv_town": "train", "twin": split}, masters=masters)
+    if not refused:
+        assert len(read_plan(path).networks) == 3
+        return
+    with pytest.raises(FeederError, match=r"'ieee13' \(train\) and 'twin' \(test\) are the same model; .*one split"):
+        read_plan(path)
 
 
 def test_a_model_that_is_not_the_one_catalogued_is_refused(tmp_path: Path) -> None:

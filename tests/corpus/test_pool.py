@@ -63,9 +63,7 @@ def test_answers_come_in_order_and_once_each(workers: int) -> None:
 
 def test_a_second_series_meets_the_same_workers() -> None:
     with Pool(Work, PoolConfig(workers=2)) as pool:
-        first, second = (
-            {answer[1] for _, answers in pool.answers(tasks(10)) for answer in answers} for _ in range(2)
-        )
+        first, second = ({answer[1] for _, answers in pool.answers(tasks(10)) for answer in answers} for _ in range(2))
     assert len(first | second) <= 2  # one may still be starting while the other does the whole first series
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mycelium.corpus.layout import CHECKSUMS, LABELS, MANIFEST
+from mycelium.corpus.layout import CHECKSUMS, LABELS, MANIFEST, NORMALISATION, PLAN
 from mycelium.corpus.plan import Plan
 from mycelium.corpus.store import Corpus
 from mycelium.corpus.validate import imbalance, validate
 from tests.corpus.bench import Serial, folder_bytes, run
-
-
-@pytest.fixture
-def copy(built: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built, tmp_path / "corpus"))
 
 
 def flip(path: Path, at: float = 0.7) -> None:
@@ -36,7 +30,11 @@ def test_a_sound_corpus_passes(built: Path) -> None:
     assert found.physics == 12 and found.kirchhoff < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["shards/*/*.safetensors", "grids/*/*.npz", "units/*/*.json", MANIFEST, LABELS])
+SHARDS, GRIDS, UNITS, PLACED = "shards/*/*.safetensors", "grids/*/*.npz", "units/*/*.json", "placements/*/*.json"
+KINDS = [SHARDS, GRIDS, UNITS, PLACED, MANIFEST, LABELS, NORMALISATION, PLAN, CHECKSUMS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_flipped_bit_is_found_and_made_again(kind: str, plan: Plan, built: Path, copy: Path, serial: Serial) -> None:
     victim = sorted(copy.glob(kind))[-1]
     name = victim.relative_to(copy).as_posix()
@@ -60,6 +58,14 @@ def test_the_command_names_what_is_damaged(copy: Path) -> None:
     assert result.code == 1
     assert "damaged: shards/ieee13/" in result.out and "build again" in result.err
     assert "Traceback" not in result.err
+
+
+def test_the_command_says_it_in_json_too(copy: Path) -> None:
+    (copy / LABELS).unlink()
+    result = run(["validate", str(copy), "--json"], copy.parent)
+    assert result.code == 1 and "Traceback" not in result.err
+    found = json.loads(result.out)
+    assert found["damaged"] == [LABELS] and found["kirchhoff"] is None
 
 
 def test_a_corpus_that_is_not_finished_is_said_to_be(copy: Path) -> None:
