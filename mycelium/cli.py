@@ -8,22 +8,28 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from mycelium.interrupts import ending_at_once
 
-from mycelium.corpus.command import app as corpus
-from mycelium.errors import FeederError
-from mycelium.evaluate.command import app as evaluation
-from mycelium.evaluate.command import table as tables
-from mycelium.sense.command import app as readings
-from mycelium.synth.command import app as synth
-from mycelium.train.command import app as training
+with ending_at_once():
+    from cyclopts import App, Parameter
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Table
+
+    from mycelium.corpus.command import app as corpus
+    from mycelium.errors import FeederError
+    from mycelium.evaluate.command import app as evaluation
+    from mycelium.evaluate.command import table as tables
+    from mycelium.sense.command import app as readings
+    from mycelium.synth.command import app as synth
+    from mycelium.train.command import app as training
 
 app = App(
-    name="mycelium", help="One learned model for any electrical distribution feeder.", version_flags=["--version"]
+    name="mycelium",
+    help="One learned model for any electrical distribution feeder.",
+    version_flags=["--version"],
+    suppress_keyboard_interrupt=False,  # `main` says what an interrupt leaves
 )
 app.command(readings)
 app.command(corpus)

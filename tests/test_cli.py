@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +18,11 @@ import pytest
 
 from mycelium import cli
 from mycelium.feeders import feeder_path
+from mycelium.interrupts import ending_at_once
 from mycelium.simulate.day import Day
 from tests.shapes import REPOSITORY
 from tests.simulate.bench import two_bus
+from tests.train.toy import write_run
 
 KEYS = {
     "buses", "nodes", "lines", "transformers", "consumers", "eligible_consumers", "switches", "loops",
@@ -145,6 +148,85 @@ def test_demo_runs_anywhere_and_writes_its_page_alone(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "out" / "demo.html"]
 
 
+# ---- interrupts --------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_says_that_finished_work_is_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mycelium.grid import inspection
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspection, "inspect_model", interrupted)
+    done = run("inspect", str(feeder_path("ieee13")), "--json")
+    assert (done.code, done.out, done.err.strip()) == (130, "", "interrupted; finished work is kept")
+
+
+def test_an_interrupt_during_imports_ends_at_once_without_a_word(tmp_path: Path) -> None:
+    """However deep in them it strikes: here at one of the last."""
+    script = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'mycelium.train.command':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "from mycelium.cli import main\n"
+        "main()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_what_others_say_about_interrupts_holds_during_imports_too() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ending_at_once():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is before is signal.default_int_handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+    try:
+        with ending_at_once():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_training_that_is_interrupted_is_saved_and_does_not_end_well(
+    number: signal.Signals, code: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mycelium.train import trainer
+
+    step, steps = trainer.Trainer.step, []
+
+    def interrupted(*arguments: object) -> object:
+        if not steps:  # a second time would end it at once
+            os.kill(os.getpid(), number)
+        steps.append(step(*arguments))  # type: ignore[arg-type]
+        return steps[-1]
+
+    monkeypatch.setattr(trainer.Trainer, "step", interrupted)
+    file = write_run(tmp_path / "toy")
+    done = run("train", str(file), "--out", "here")
+    assert done.code == code and "Traceback" not in done.err
+    assert done.out.strip().endswith(f"to be continued: `mycelium train {file} --out here`")
+    assert list((tmp_path / "here" / "state").glob("*/state.json"))
+
+
+def test_training_that_finishes_or_runs_out_of_time_ends_well(run: Run, tmp_path: Path) -> None:
+    file = str(write_run(tmp_path / "toy"))
+    done = run("train", file, "--minutes", "0")
+    assert done.code == 0 and "to be continued" in done.out and "--out out/run" in done.out
+    done = run("train", file)
+    assert done.code == 0 and "finished" in done.out
+
+
 # ---- errors ------------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +288,9 @@ def test_arguments_that_make_no_sense_are_errors_too(run: Run, tmp_path: Path) -
         (("simulate", "gone.dss", "--cases", "1", "--out", "days"), "gone.dss"),
         (("simulate", master, "--cases", "1", "--out", "file"), "file"),
         (("networks", "gone.json", "--unpacked", ".", "--out", "t.md"), "gone.json"),
+        (("train", "run.toml", "--minutes", "-1"), "--minutes -1: expected at least 0"),
+        (("train", "run.toml", "--minutes", "nan"), "--minutes nan: expected at least 0"),
+        (("train", "run.toml"), "run.toml: not a training file"),
         (("networks", "broken.json", "--unpacked", ".", "--out", "t.md"), "broken.json"),
     ):
         done = run(*arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -23,7 +24,7 @@ def start_process(serve: Callable[..., None], *arguments: Any) -> tuple[SpawnPro
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, *arguments), daemon=True)
-    with _environment(WORKER):
+    with _environment(WORKER), _deaf_to_interrupts():
         process.start()
     theirs.close()  # so that its death is seen here
     return process, ours
@@ -45,6 +46,19 @@ def resident_mib() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started in between never sees Ctrl-C, not while it imports either: its parent is, and ends it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield  # Windows
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

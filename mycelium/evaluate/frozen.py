@@ -146,7 +146,9 @@ class FrozenSamples:
         for offset, (network, cases) in enumerate(self._cases.items()):
             for first in range(0, len(cases), _CASES_PER_TASK):
                 places = range(first, min(first + _CASES_PER_TASK, len(cases)))
-                seen = [policies if self.config.every_policy else (policies[(k + offset) % len(policies)],) for k in places]
+                seen = [
+                    policies if self.config.every_policy else (policies[(k + offset) % len(policies)],) for k in places
+                ]
                 yield Task(network, tuple(Wanted(network, cases[k], p) for k, p in zip(places, seen, strict=True)))
 
 

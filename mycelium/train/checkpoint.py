@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from mycelium.corpus.files import write_whole
 from mycelium.errors import FeederError
+from mycelium.train.record import differences, shown_differences
 from mycelium.train.schedule import Patience
 
-FORMAT = 1
+FORMAT = 2
 PART_BYTES = 15 * 2**20
 STATE, RECORD = "state", "state.json"
 
@@ -51,7 +53,7 @@ class Progress:
 
 
 def save_state(
-    run: Path, step: int, model: nn.Module, optimiser: Optimizer, progress: Progress, config: object
+    run: Path, step: int, model: nn.Module, optimiser: Optimizer, progress: Progress, record: Mapping[str, Any]
 ) -> None:
     """Write a checkpoint, whole or not at all, and remove older ones.
 
@@ -60,7 +62,7 @@ def save_state(
         step: Number of the step it is after, over all epochs.
         model, optimiser: What is trained and how.
         progress: How far it is.
-        config: ``TrainConfig.record`` of the run.
+        record: What decides the result of the run (``record_of``).
     """
     folder = run / STATE / f"{step:08d}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -72,8 +74,8 @@ def save_state(
         parts[name] = hashlib.sha256(content).hexdigest()
     patience = progress.patience
     kept = {**asdict(progress), "patience": {"since": patience.since, "best": patience.best.hex()}}
-    record = {"format": FORMAT, "step": step, "progress": kept, "parts": parts, "config": config}
-    write_whole(folder / RECORD, (json.dumps(record, indent=1) + "\n").encode())
+    state = {"format": FORMAT, "step": step, "progress": kept, "parts": parts, "run": record}
+    write_whole(folder / RECORD, (json.dumps(state, indent=1) + "\n").encode())
     for other in (run / STATE).iterdir():
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
@@ -85,35 +87,40 @@ def last_state(run: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def load_state(folder: Path, model: nn.Module, optimiser: Optimizer, config: Mapping[str, Any]) -> Progress:
+def load_state(folder: Path, model: nn.Module, optimiser: Optimizer, record: Mapping[str, Any]) -> Progress:
     """Put a checkpoint back; raises FeederError if it is damaged or of another run.
 
     Args:
         folder: As ``last_state`` gives it.
         model, optimiser: To fill.
-        config: ``TrainConfig.record`` of the run that is to go on.
+        record: What decides the result of the run that is to go on.
     """
     try:
-        record = json.loads((folder / RECORD).read_text())
-        if record["format"] != FORMAT:
-            raise ValueError(f"format {record['format']}, expected {FORMAT}")
+        state = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if state["format"] != FORMAT:
+            raise ValueError(f"format {state['format']}, expected {FORMAT}")
+        changed = differences(dict(state["run"]), record)
+        if changed:
+            raise FeederError(
+                f"{folder.parent.parent}: holds another run ({shown_differences(changed)}); train into another folder "
+                "(--out), or remove this one"
+            )
         tensors: dict[str, Tensor] = {}
-        for name, digest in record["parts"].items():
+        for name, digest in state["parts"].items():
             content = (folder / name).read_bytes()
             if hashlib.sha256(content).hexdigest() != digest:
                 raise ValueError(f"{name} is damaged")
             tensors |= load(content)
-        kept = record["progress"]
-        patience = Patience(float.fromhex(kept["patience"]["best"]), int(kept["patience"]["since"]))
-        progress = Progress(**{**kept, "patience": patience})
-        was = record["config"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        progress = _progress(state["progress"])
+        _fill(tensors, model, optimiser)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise FeederError(f"{folder}: not a checkpoint ({error}); remove it to start again") from error
-    changed = [key for key in config if was.get(key) != json.loads(json.dumps(config[key]))]
-    if changed:
-        raise FeederError(f"{folder}: made with another {', '.join(changed)}; train into another folder, or remove it")
-    _fill(tensors, model, optimiser)
     return progress
+
+
+def _progress(kept: Mapping[str, Any]) -> Progress:
+    patience = Patience(float.fromhex(kept["patience"]["best"]), int(kept["patience"]["since"]))
+    return Progress(int(kept["epoch"]), int(kept["step"]), float(kept["seconds"]), float(kept["train_loss"]), patience)
 
 
 def _tensors(model: nn.Module, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:
@@ -140,7 +147,11 @@ def _parts(tensors: Iterator[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]
 
 
 def _fill(tensors: dict[str, Tensor], model: nn.Module, optimiser: Optimizer) -> None:
-    model.load_state_dict({name.split("/", 1)[1]: value for name, value in tensors.items() if name[:6] == "model/"})
+    weights = {name.split("/", 1)[1]: value for name, value in tensors.items() if name[:6] == "model/"}
+    missing = sorted(model.state_dict().keys() - weights.keys())
+    if missing:
+        raise ValueError(f"{missing[0]} and {len(missing) - 1} more are missing")
+    model.load_state_dict(weights)
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimiser/"):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from mycelium.errors import FeederError
+from mycelium.interrupts import ending_at_once
 
 app = App(name="train", help="Train a model: one TOML file, one run.")
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
@@ -28,14 +32,18 @@ def train(
     Args:
         config: TOML file of the run, as in `experiments/`.
         out: Folder of the run; `out/NAME` if not given.
-        minutes: Stop after so long, with a checkpoint.
+        minutes: Stop after so long, with a checkpoint. Ctrl-C and SIGTERM do the same, and end with 130 and 143.
         prepare: Only do what comes once, before the first step, and needs no accelerator.
     """
-    from mycelium.train.config import read_config
-    from mycelium.train.log import STEPS
-    from mycelium.train.loop import BEST, LAST, Row
-    from mycelium.train.run import prepare_training, run_training
+    with ending_at_once():
+        from mycelium.train.log import STEPS
+        from mycelium.train.loop import BEST, LAST, Row
+        from mycelium.train.prepare import prepare_training
+        from mycelium.train.read_config import read_config
+        from mycelium.train.run import run_training
 
+    if minutes is not None and not minutes >= 0:
+        raise FeederError(f"--minutes {minutes:g}: expected at least 0; 0 stops after one step")
     run = read_config(config)
     folder = out or Path("out") / run.name
     quiet = int(os.environ.get("RANK", "0")) > 0
@@ -67,9 +75,12 @@ def train(
             prepare_training(run, folder, say)
             return
         sitting = run_training(run, folder, math.inf if minutes is None else minutes, watch, say)
-    if quiet:
-        return
     progress = sitting.progress
-    end = "finished" if sitting.finished else f"to be continued: `mycelium train {config}` with the same --out"
+    end = "finished" if sitting.finished else f"to be continued: `mycelium train {config} --out {folder}`"
     best = f"best validation loss {progress.patience.best:.4f} in {folder / BEST}, " if progress.epoch else ""
-    _out.print(f"{progress.epoch} epochs; {best}last weights in {folder / LAST}; {end}", highlight=False)
+    if not quiet:
+        _out.print(
+            f"{progress.epoch} epochs; {best}last weights in {folder / LAST}; {end}", highlight=False, markup=False
+        )
+    if sitting.signal is not None:  # so that what was to come after training does not
+        sys.exit(128 + sitting.signal)

@@ -1,29 +1,24 @@
-"""A training run as a TOML file, read into frozen dataclasses; unknown names and wrong types are refused by name.
+"""A training run: all its values, checked where they are made. ``read_config`` reads them from a TOML file.
 
-    [data]
-    catalogue = "reference-networks.toml"   # relative to this file
-    [model]
-    preset = "paper"
-
-Everything else has the paper's value unless the file says otherwise. ``record`` is what a run keeps of it: all values,
-no path of this machine.
+What a file does not say is the paper's. ``TrainConfig.record`` is what a run keeps of it.
 """
 
 from __future__ import annotations
 
-import tomllib
-import types
-import typing
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+import math
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from mycelium.errors import FeederError
 from mycelium.model.config import MyceliumConfig
+from mycelium.schema import TASKS
 from mycelium.sense.policies import POLICIES
 
-T = TypeVar("T")
+_MOST_PROCESSES = 1024  # or threads; beyond that it is a slip
+_LARGEST = 1e30  # finite in float32
+_STEEPEST = 4.0  # exponent; beyond that weights of networks run out of the range of numbers
+DEVICES = ("auto", "cpu", "cuda")
 
 
 class Precision(StrEnum):
@@ -76,6 +71,16 @@ class DataConfig:
     validation_seed: int = 20261119
     workers: int = 1
 
+    def __post_init__(self) -> None:
+        _in_range(self, 1, math.inf, "cases_per_run", "normalisation_cases", "validation_cases", "most_buses")
+        _in_range(self, 0, _MOST_PROCESSES, "workers")
+        _in_range(self, -_STEEPEST, _STEEPEST, "size_exponent", "family_exponent")
+        _some_of(self, "policies", tuple(POLICIES))
+        if not self.policies:
+            raise ValueError(f"policies = []: expected some of {', '.join(POLICIES)}")
+        if not self.networks:
+            raise ValueError('networks = []: expected patterns of names, as in ["ieee.*"]')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveConfig:
@@ -90,6 +95,10 @@ class ObjectiveConfig:
     tasks: tuple[str, ...] = ()
     magnitude_scale: float = 100.0
     angle_scale: float = 10.0
+
+    def __post_init__(self) -> None:
+        _in_range(self, 0, _LARGEST, "magnitude_scale", "angle_scale")
+        _some_of(self, "tasks", TASKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,11 @@ class OptimiserConfig:
     samples_per_epoch: int = 12_800
     epochs: int = 100
     patience: int = 10
+
+    def __post_init__(self) -> None:
+        _above_zero(self, "learning_rate", "clip")
+        _in_range(self, 0, _LARGEST, "weight_decay")
+        _in_range(self, 1, math.inf, "batch", "epochs", "patience", "samples_per_epoch")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -145,13 +159,20 @@ class HardwareConfig:
     save_minutes: float = 5.0
     tensorboard: bool = True
 
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise ValueError(f"device = {self.device!r}: expected one of {', '.join(DEVICES)}")
+        _in_range(self, 1, math.inf, "buses_per_batch")
+        _in_range(self, 0, _MOST_PROCESSES, "threads")
+        _in_range(self, 0, math.inf, "save_minutes")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinetuneConfig:
     """Where training starts from, if not from scratch.
 
     Attributes:
-        weights: Folder of weights; theirs is the model's configuration, too.
+        weights: Folder of weights; theirs are the model's configuration and its constants, too.
         scope: What is trained.
     """
 
@@ -166,148 +187,76 @@ class TrainConfig:
     Attributes:
         name: Of the file it was read from.
         seed: Of initial weights and dropout.
-        model: Its sizes and parts.
+        model: Its sizes and parts; None where they are those of the weights that training starts from.
     """
 
     name: str
     seed: int = 0
     data: DataConfig
-    model: MyceliumConfig
+    model: MyceliumConfig | None = None
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     finetune: FinetuneConfig | None = None
 
+    def __post_init__(self) -> None:
+        if self.model is None and self.finetune is None:
+            raise ValueError("expected [model] with `preset`, or [finetune] with `weights`")
+        group = self.optimiser.batch * self.data.cases_per_run
+        if self.optimiser.samples_per_epoch % group:
+            raise ValueError(
+                f"samples_per_epoch = {self.optimiser.samples_per_epoch}: expected a multiple of "
+                f"batch × cases_per_run = {group}"
+            )
+        if self.model is not None:
+            _some_of(self.objective, "tasks", self.model.tasks)
+
     def record(self) -> dict[str, Any]:
-        """As JSON has it: what decides the result, and no path of this machine."""
+        """As JSON has it: values that decide the result.
+
+        Paths and patterns of names are not among them: what they stand for decides (``mycelium.train.record``).
+        """
         return {
             "name": self.name,
             "seed": self.seed,
-            "data": _plain(replace(self.data, workers=0)),
-            "model": self.model.record(),
+            "data": _plain(self.data, "networks", "workers"),
+            "model": None if self.model is None else self.model.record(),
             "objective": _plain(self.objective),
             "optimiser": _plain(self.optimiser),
-            "hardware": {"precision": self.hardware.precision.value},
+            # Dropout is drawn piece by piece, so the size of pieces is among them.
+            "hardware": {
+                "precision": self.hardware.precision.value,
+                "buses_per_batch": self.hardware.buses_per_batch,
+            },
             "finetune": None if self.finetune is None else _plain(self.finetune),
         }
 
 
-def _plain(section: Any) -> dict[str, Any]:
+def _plain(section: Any, *without: str) -> dict[str, Any]:
+    """Values of a section that are no paths."""
     values = {entry.name: getattr(section, entry.name) for entry in fields(section)}
-    return {key: value.name if isinstance(value, Path) else value for key, value in values.items()}
+    paths = {entry.name for entry in fields(section) if "Path" in str(entry.type)}
+    return {key: value for key, value in values.items() if key not in paths and key not in without}
 
 
-# ---- reading ------------------------------------------------------------------------------------------------------
-
-_PRESETS = {"paper": MyceliumConfig.paper, "tiny": MyceliumConfig.tiny}
+# ---- what values may be -------------------------------------------------------------------------------------------
 
 
-def read_config(path: Path) -> TrainConfig:
-    """The run of a TOML file; paths in it are relative to it."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FeederError(f"{path}: not a training file ({error})") from error
-    if "data" not in content or "model" not in content:
-        raise FeederError(f"{path}: [data] with `catalogue` and [model] with `preset` must be there")
-    if "name" in content:
-        raise FeederError(f"{path}: `name` is that of the file; leave it out")
-    model = content.pop("model")
-    config: TrainConfig = _section(
-        TrainConfig, {**content, "name": path.stem, "model": _model(model, f"{path}: [model]")}, str(path), path.parent
-    )
-    _check(config, path)
-    return config
+def _in_range(section: object, least: float, most: float, *names: str) -> None:
+    for name in names:
+        value = getattr(section, name)
+        if not least <= value <= most:  # nor is "not a number"
+            bounds = f"at least {least:g}" if most in (math.inf, _LARGEST) else f"{least:g} to {most:g}"
+            raise ValueError(f"{name} = {value}: expected {bounds}")
 
 
-_AT_LEAST_ONE = {
-    "data": ("cases_per_run", "normalisation_cases", "validation_cases", "most_buses"),
-    "optimiser": ("batch", "epochs", "patience", "samples_per_epoch"),
-    "hardware": ("buses_per_batch",),
-}
+def _above_zero(section: object, *names: str) -> None:
+    for name in names:
+        if not 0.0 < getattr(section, name) <= _LARGEST:
+            raise ValueError(f"{name} = {getattr(section, name)}: expected a number above 0")
 
 
-def _check(config: TrainConfig, path: Path) -> None:
-    for section, names in _AT_LEAST_ONE.items():
-        for name in names:
-            if getattr(getattr(config, section), name) < 1:
-                raise FeederError(f"{path}: {name} = {getattr(getattr(config, section), name)}: expected at least 1")
-    group = config.optimiser.batch * config.data.cases_per_run
-    if config.optimiser.samples_per_epoch % group:
-        raise FeederError(
-            f"{path}: samples_per_epoch = {config.optimiser.samples_per_epoch}: expected a multiple of "
-            f"batch × cases_per_run = {group}"
-        )
-    if not config.data.policies:
-        raise FeederError(f"{path}: policies = []: expected some of {', '.join(POLICIES)}")
-    for name, given, known in (
-        ("policies", config.data.policies, tuple(POLICIES)),
-        ("tasks", config.objective.tasks, config.model.tasks),
-    ):
-        if not set(given) <= set(known):
-            raise FeederError(f"{path}: {name} = {list(given)}: expected some of {', '.join(known)}")
-
-
-def _model(table: dict[str, Any], where: str) -> MyceliumConfig:
-    """A preset, with some values changed."""
-    preset = table.pop("preset", None)
-    if preset not in _PRESETS:
-        raise FeederError(f"{where}: preset = {preset!r}; expected one of {', '.join(_PRESETS)}")
-    start = _PRESETS[preset]()
-    window = _changed(start.window, table.pop("window", {}), f"{where}.window")
-    try:
-        config = _changed(replace(start, window=window), table, where)
-        _ = config.attention  # whose sizes have rules of their own
-    except ValueError as error:
-        raise FeederError(f"{where}: {error}") from error
-    return config
-
-
-def _changed(start: T, table: dict[str, Any], where: str) -> T:
-    """A dataclass with some values from a table."""
-    hints = typing.get_type_hints(type(start))
-    values = {key: _value(_known(hints, key, where), value, f"{where}: {key}", None) for key, value in table.items()}
-    return replace(start, **values)  # type: ignore[type-var]
-
-
-def _section(kind: type[T], table: dict[str, Any], where: str, folder: Path) -> T:
-    hints = typing.get_type_hints(kind)
-    values = {key: _value(_known(hints, key, where), value, f"{where}: {key}", folder) for key, value in table.items()}
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise FeederError(f"{where}: {str(error).rpartition('__init__() ')[2]}") from error
-
-
-def _known(hints: dict[str, Any], key: str, where: str) -> Any:
-    if key not in hints:
-        raise FeederError(f"{where}: unknown `{key}`; known are {', '.join(hints)}")
-    return hints[key]
-
-
-def _value(hint: Any, value: Any, where: str, folder: Path | None) -> Any:
-    """A TOML value as its annotation has it."""
-    if typing.get_origin(hint) is types.UnionType:  # X | None; TOML has no None
-        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
-    if is_dataclass(hint) and isinstance(value, hint):  # type: ignore[arg-type]
-        return value
-    if is_dataclass(hint) and isinstance(value, dict):
-        return _section(typing.cast("type[Any]", hint), value, where, folder or Path())
-    if typing.get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_value(typing.get_args(hint)[0], part, where, folder) for part in value)
-    if hint is Path and isinstance(value, str):
-        return (folder or Path()) / value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and issubclass(hint, StrEnum) and value in list(hint):
-        return hint(value)
-    if hint in (int, float, str, bool) and type(value) is hint:
-        return value
-    raise FeederError(f"{where} = {value!r}; expected {_told(hint)}")
-
-
-def _told(hint: Any) -> str:
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return f"one of {', '.join(hint)}"
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a path as text"}
-    return names.get(hint, f"a {getattr(hint, '__name__', 'list')}")
+def _some_of(section: object, name: str, known: tuple[str, ...]) -> None:
+    given = getattr(section, name)
+    if not set(given) <= set(known):
+        raise ValueError(f"{name} = {list(given)}: expected some of {', '.join(known)}")

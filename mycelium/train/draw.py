@@ -38,14 +38,14 @@ class Draw:
         open_network: Opens the days of a network, in a worker.
         tasks: The runs of an epoch, in order.
         frequency: How frequent each of ``targets.FAULT_CLASSES`` is among them.
-        fit: Computes normalisation constants from them.
+        fit: Computes normalisation constants from them; told whether angles are relative to their nominal values.
         names: Of their networks.
     """
 
     open_network: Callable[[str], Days]
     tasks: Callable[[int], Iterator[Task[Wanted]]]
     frequency: tuple[float, ...]
-    fit: Callable[[], Normalisation]
+    fit: Callable[[bool], Normalisation]
     names: tuple[str, ...]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mycelium.corpus.files import write_whole
+from mycelium.errors import FeederError
 from mycelium.schema import TASKS
 
 STEPS, EPOCHS, BOARD = "steps.csv", "epochs.csv", "tensorboard"
@@ -27,10 +28,9 @@ class Log:
             step: The step that the run goes on after.
             tensorboard: Whether to write for TensorBoard, too.
         """
-        self._files = {
-            name: _Table(run / name, columns, step)
-            for name, columns in ((STEPS, STEP_COLUMNS), (EPOCHS, EPOCH_COLUMNS))
-        }
+        columns = {STEPS: STEP_COLUMNS, EPOCHS: EPOCH_COLUMNS}
+        kept = {name: _rows(run / name, columns[name], step) for name in columns}  # all is read before any is written
+        self._files = {name: _Table(run / name, columns[name], rows) for name, rows in kept.items()}
         self._board = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # which takes a second
@@ -57,11 +57,11 @@ class Log:
 
 
 class _Table:
-    def __init__(self, path: Path, columns: tuple[str, ...], step: int) -> None:
+    def __init__(self, path: Path, columns: tuple[str, ...], rows: list[dict[str, str]]) -> None:
         kept = io.StringIO()
         writer = csv.DictWriter(kept, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_rows(path, step))
+        writer.writerows(rows)
         write_whole(path, kept.getvalue().encode())
         self._file = path.open("a", newline="", encoding="utf-8")
         self._writer = csv.DictWriter(self._file, columns, lineterminator="\n")
@@ -74,9 +74,21 @@ class _Table:
         self._file.close()
 
 
-def _rows(path: Path, step: int) -> list[dict[str, str]]:
-    """What is in a file, up to a step; a row that a kill cut short is later than any checkpoint."""
+def _rows(path: Path, columns: tuple[str, ...], step: int) -> list[dict[str, str]]:
+    """What is in a file, up to a step; a last row that a kill cut short is later than any checkpoint."""
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if None not in row.values() and int(row["step"]) <= step]
+    try:
+        lines = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+        if not lines or tuple(lines[0]) != columns:
+            raise ValueError(f"line 1: expected {','.join(columns)}")
+        if len(lines[-1]) < len(columns):
+            lines.pop()
+        rows = []
+        for number, line in enumerate(lines[1:], start=2):
+            if len(line) != len(columns) or not line[0].isdecimal():
+                raise ValueError(f"line {number}: not a row of this log")
+            rows.append(dict(zip(columns, line, strict=True)))
+    except (ValueError, csv.Error) as error:
+        raise FeederError(f"{path}: damaged ({error}); repair it, or remove it to go on without it") from error
+    return [row for row in rows if int(row["step"]) <= step]

@@ -6,6 +6,7 @@ kept, a checkpoint is written from time to time, and training ends when the loss
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import threading
@@ -16,8 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from mycelium.corpus.files import write_whole
 from mycelium.corpus.stream import stream
-from mycelium.train.checkpoint import Progress, last_state, load_state, save_state
+from mycelium.errors import FeederError
+from mycelium.model.weights import CONFIG as WEIGHTS
+from mycelium.train.checkpoint import STATE, Progress, last_state, load_state, save_state
 from mycelium.train.feed import Feed, Step
 from mycelium.train.log import EPOCHS, STEPS, Log
 from mycelium.train.objective import by_task
@@ -25,7 +29,9 @@ from mycelium.train.schedule import cosine
 from mycelium.train.trainer import StepResult, Trainer
 from mycelium.window.batch import Batch
 
+CONFIG = "run.json"
 BEST, LAST = "best", "last"  # folders of weights
+_IN_THE_WAY = "holds no {0}, and is where {0} go; remove it, or train into another folder (--out)"
 Row = Mapping[str, float]
 
 
@@ -36,10 +42,37 @@ class Sitting:
     Attributes:
         progress: How far the run is.
         finished: Whether there is nothing more to do; else time was up, or it was interrupted.
+        signal: What this process was asked to end with, if it was.
     """
 
     progress: Progress
     finished: bool
+    signal: signal.Signals | None = None
+
+
+def go_on(trainer: Trainer, run: Path) -> Progress:
+    """Take up the folder's run where its checkpoint is; raises FeederError if the folder cannot be trained into.
+
+    Nothing is written before all of it is known to be this run's.
+
+    Args:
+        trainer: What is trained; gets the checkpoint's weights.
+        run: Folder of the run.
+    """
+    for name in (BEST, LAST):
+        folder = run / name
+        if folder.exists() and not (folder / WEIGHTS).is_file():
+            raise FeederError(f"{folder}: {_IN_THE_WAY.format('weights')}")
+    if (run / STATE).exists() and not (run / STATE).is_dir():
+        raise FeederError(f"{run / STATE}: {_IN_THE_WAY.format('checkpoints')}")
+    found = last_state(run)
+    progress = Progress()
+    if found is not None:
+        progress = load_state(found, trainer.model, trainer.optimiser, trainer.record)
+    if trainer.processes.first:
+        write_whole(run / CONFIG, (json.dumps(trainer.record, indent=1) + "\n").encode())
+        _keep_best(trainer, run, progress)  # if the end came after the checkpoint and before them
+    return progress
 
 
 def train(
@@ -47,24 +80,22 @@ def train(
     feed: Feed,
     validation: Sequence[Batch],
     run: Path,
+    progress: Progress,
     minutes: float = math.inf,
     watch: Callable[[str, Row], None] = lambda kind, row: None,
 ) -> Sitting:
-    """Train until the end of the schedule, of patience, or of the time; go on where the folder's checkpoint is.
+    """Train until the end of the schedule, of patience, or of the time.
 
     Args:
         trainer: What is trained.
         feed: This process's steps.
         validation: This process's share of the validation samples.
         run: Folder of the run: logs, checkpoint, weights.
+        progress: As ``go_on`` gives it.
         minutes: Time for this sitting; it ends after the step in which they are over.
         watch: Called with every row of the logs and the name of its file.
     """
     settings, writes = trainer.config.optimiser, trainer.processes.first
-    found = last_state(run)
-    progress = Progress()
-    if found is not None:
-        progress = load_state(found, trainer.model, trainer.optimiser, trainer.config.record())
     clock = _Clock(time.monotonic(), progress.seconds, 60.0 * minutes)
     log = Log(run, _total(trainer, progress), trainer.config.hardware.tensorboard) if writes else nullcontext()
     with log as rows, _interruptions() as interrupted:
@@ -78,7 +109,7 @@ def train(
             stop, saved = False, time.monotonic()
             steps = feed.epoch(progress.epoch, progress.step)
             for step in _on_device(steps, trainer):
-                result = trainer.step(step, _total(trainer, progress), interrupted.is_set() or clock.over)
+                result = trainer.step(step, _total(trainer, progress), interrupted.by is not None or clock.over)
                 stop = result.stop
                 progress = _after_step(progress, result, clock)
                 report(STEPS, _step_row(trainer, step, result, progress))
@@ -88,12 +119,12 @@ def train(
                     _save(trainer, run, progress)
                     saved = time.monotonic()
                 if stop:
-                    return Sitting(progress, finished=False)
+                    return Sitting(progress, False, interrupted.by)
             progress = _end_epoch(trainer, validation, run, progress, clock, report)
             if stop:
                 break
     over = progress.epoch == settings.epochs or progress.patience.since >= settings.patience
-    return Sitting(progress, finished=over)
+    return Sitting(progress, over, interrupted.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +195,7 @@ def _end_epoch(
     clock: _Clock,
     report: Callable[[str, Row], None],
 ) -> Progress:
-    """Validate, keep the best weights and a checkpoint."""
+    """Validate, keep a checkpoint and the best weights."""
     parts = trainer.validate(validation)
     loss, mean = float(parts.sum()), progress.train_loss / trainer.config.optimiser.steps_per_epoch
     patience = progress.patience.after(loss)
@@ -179,31 +210,47 @@ def _end_epoch(
     }
     report(EPOCHS, row)
     progress = Progress(progress.epoch + 1, 0, clock.seconds, 0.0, patience)
-    if trainer.processes.first and patience.improved:
-        trainer.model.save_pretrained(run / BEST)
-    _save(trainer, run, progress)
+    _save(trainer, run, progress)  # first, so that nothing that goes wrong with the others loses the epoch
+    if trainer.processes.first:
+        _keep_best(trainer, run, progress)
     return progress
+
+
+def _keep_best(trainer: Trainer, run: Path, progress: Progress) -> None:
+    """Where an epoch has just ended with the lowest loss so far, the model is the best."""
+    if progress.step == 0 and progress.patience.improved:
+        trainer.model.save_pretrained(run / BEST)
 
 
 def _save(trainer: Trainer, run: Path, progress: Progress) -> None:
     """The last weights and a checkpoint. Processes are in step, so one writes for all."""
     if trainer.processes.first:
         trainer.model.save_pretrained(run / LAST)
-        record = trainer.config.record()
-        save_state(run, _total(trainer, progress), trainer.model, trainer.optimiser, progress, record)
+        save_state(run, _total(trainer, progress), trainer.model, trainer.optimiser, progress, trainer.record)
+
+
+@dataclass
+class _Interruption:
+    """Whether the process was asked to end.
+
+    Attributes:
+        by: The signal that asked.
+    """
+
+    by: signal.Signals | None = None
 
 
 @contextmanager
-def _interruptions() -> Iterator[threading.Event]:
-    """Set when the process is asked to end (Ctrl-C, or a scheduler's notice): the step under way is finished first."""
-    asked = threading.Event()
+def _interruptions() -> Iterator[_Interruption]:
+    """Notes when the process is asked to end (Ctrl-C, a scheduler's notice): the step under way is finished first."""
+    asked = _Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield asked  # only the main thread may listen
         return
 
     def ask(number: int, frame: object) -> None:
-        asked.set()
-        signal.signal(number, before[signal.Signals(number)])  # a second time ends it at once
+        asked.by = signal.Signals(number)
+        signal.signal(number, before[asked.by])  # a second time ends it at once
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from mycelium.errors import FeederError
+from mycelium.train.config import DEVICES
 
 _PATIENCE = timedelta(hours=3)  # others wait while the first one computes normalisation constants
 
@@ -66,8 +67,8 @@ def joined(device: str) -> Iterator[Processes]:
     Args:
         device: "cuda", "cpu", or "auto" for the first that is there.
     """
-    if device not in ("auto", "cpu", "cuda"):
-        raise FeederError(f"device = '{device}'; expected auto, cpu or cuda")
+    if device not in DEVICES:
+        raise FeederError(f"device = '{device}'; expected one of {', '.join(DEVICES)}")
     if device == "cuda" and not torch.cuda.is_available():
         raise FeederError("device = 'cuda', but there is none here; use 'auto' or 'cpu'")
     on_cuda = device != "cpu" and torch.cuda.is_available()

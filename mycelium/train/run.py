@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,24 +10,22 @@ from pathlib import Path
 
 import torch
 
-from mycelium.corpus.catalogue import Split
-from mycelium.corpus.files import write_whole
 from mycelium.corpus.pool import PoolConfig
 from mycelium.corpus.render import RenderWork
 from mycelium.errors import FeederError
-from mycelium.evaluate.frozen import FrozenConfig, entries_of, simulated
+from mycelium.evaluate.frozen import FrozenConfig, simulated
 from mycelium.model.mycelium import Mycelium
-from mycelium.train.config import TrainConfig
-from mycelium.train.draw import Draw, draw_of, network_sizes
+from mycelium.train.config import FinetuneConfig, TrainConfig
+from mycelium.train.draw import Draw
 from mycelium.train.feed import Feed, FeedConfig
-from mycelium.train.loop import Row, Sitting, train
-from mycelium.train.objective import Objective
+from mycelium.train.loop import Row, Sitting, go_on, train
+from mycelium.train.objective import PARTS, Objective
+from mycelium.train.prepare import Prepared, constants_of, prepared_in
 from mycelium.train.processes import Processes, joined
+from mycelium.train.record import differences, record_of, shown_differences
 from mycelium.train.trainer import Trainer
 from mycelium.window.batch import Batch
 from mycelium.window.normalise import Normalisation
-
-CONFIG, NORMALISATION, SIZES = "run.json", "normalisation.json", "networks.json"
 
 
 def run_training(
@@ -51,98 +48,91 @@ def run_training(
         if config.hardware.threads:
             torch.set_num_threads(config.hardware.threads)
         tell = say if processes.first else (lambda text: None)
-        draw, constants = _prepared(config, run, processes, tell)
-        model = _model(config, constants)
+        given = None if config.finetune is None else _given(config, config.finetune)
+        prepared = prepared_in(run, config, processes, tell)
+        trainer = _trainer(config, prepared, given, run, processes)
+        progress = go_on(trainer, run)
         tell("validation samples")
-        validation = _validation(config, model, processes)
-        objective = Objective(
-            draw.frequency,
-            config.objective.tasks or model.config.tasks,
-            config.objective.magnitude_scale,
-            config.objective.angle_scale,
-        )
-        trainer = Trainer.of(replace(config, model=model.config), model, objective, processes)
-        if processes.first:
-            write_whole(run / CONFIG, (json.dumps(trainer.config.record(), indent=1) + "\n").encode())
-        with _feed(config, draw, model, processes) as feed:
+        validation = _validation(trainer, prepared)
+        with _feed(trainer, prepared.draw) as feed:
             tell("training")
-            return train(trainer, feed, validation, run, minutes, watch if processes.first else lambda kind, row: None)
+            return train(trainer, feed, validation, run, progress, minutes, watch if processes.first else _unwatched)
 
 
-def prepare_training(config: TrainConfig, run: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """What a run does once, before its first sitting: sizes of networks and normalisation constants.
-
-    Args:
-        config: The run.
-        run: Its folder.
-        say: Called with what is being prepared.
-    """
-    _, constants = _prepared(config, run, Processes(torch.device("cpu")), say)
-    constants()
+def _unwatched(kind: str, row: Row) -> None:
+    """Rows are the same on every process."""
 
 
-def _prepared(
-    config: TrainConfig, run: Path, processes: Processes, say: Callable[[str], None]
-) -> tuple[Draw, Callable[[], Normalisation]]:
-    """Training cases, and what gives their normalisation constants."""
-    entries = entries_of(config.data.catalogue, Split.TRAIN, config.data.networks)
-    run.mkdir(parents=True, exist_ok=True)
-    file = run / SIZES
-    if processes.first and not file.is_file() and config.data.corpus is None:
-        say("reading the models of the training networks")
-        write_whole(file, (json.dumps(network_sizes(entries, config.data.workers), indent=1) + "\n").encode())
-    processes.wait()
-    sizes = json.loads(file.read_text()) if config.data.corpus is None else {}
-    unknown = [entry.name for entry in entries if config.data.corpus is None and entry.name not in sizes]
-    if unknown:
-        raise FeederError(f"{file}: lacks {', '.join(unknown[:3])}; remove it if the catalogue has changed")
-    draw = draw_of(config, entries, sizes)
-    say(f"{draw.networks} training networks; normalisation constants")
-    return draw, partial(_constants, config, draw, run, processes)
-
-
-def _model(config: TrainConfig, constants: Callable[[], Normalisation]) -> Mycelium:
-    """Fresh weights, the same on every process; or those to start from, with their own constants."""
-    if config.finetune is None:
-        normalisation = constants()
-        torch.manual_seed(config.seed)
-        return Mycelium(config.model, normalisation)
-    model = Mycelium.from_pretrained(config.finetune.weights)
+def _given(config: TrainConfig, finetune: FinetuneConfig) -> Mycelium:
+    """Weights to start from; they say what the model is."""
+    model = Mycelium.from_pretrained(finetune.weights)
+    if config.model is not None:
+        changed = differences(model.config.record(), config.model.record())
+        if changed:
+            raise FeederError(
+                f"{finetune.weights}: not the model of [model] ({shown_differences(changed)}); leave [model] out: "
+                "[finetune] takes that of its weights"
+            )
     unknown = set(config.objective.tasks) - set(model.config.tasks)
     if unknown:
-        raise FeederError(f"{config.finetune.weights}: has no readout for {', '.join(sorted(unknown))}")
+        raise FeederError(f"{finetune.weights}: has no readout for {', '.join(sorted(unknown))}")
     return model
 
 
-def _constants(config: TrainConfig, draw: Draw, run: Path, processes: Processes) -> Normalisation:
-    """Normalisation constants; computed once per run, by the first process."""
-    if config.data.normalisation is not None:
-        return Normalisation.load(config.data.normalisation)
-    file = run / NORMALISATION
-    if processes.first and not file.is_file():
-        draw.fit().save(file)
-    processes.wait()
-    return Normalisation.load(file)
+def _trainer(
+    config: TrainConfig, prepared: Prepared, given: Mycelium | None, run: Path, processes: Processes
+) -> Trainer:
+    """What trains weights to start from, or fresh ones, which are the same on every process."""
+    constants = None
+    if given is None:
+        assert config.model is not None  # a configuration has a model or weights
+        constants = constants_of(config, prepared, run, processes)
+        normalisation = Normalisation.load(constants)
+        torch.manual_seed(config.seed)
+        given = Mycelium(config.model, normalisation)
+    config = replace(config, model=given.config)
+    objective = Objective(
+        prepared.draw.frequency,
+        config.objective.tasks or given.config.tasks,
+        config.objective.magnitude_scale,
+        config.objective.angle_scale,
+    )
+    networks = {"train": list(prepared.training.values()), "validation": list(prepared.validation.values())}
+    record = record_of(config, networks, constants, processes.world)
+    return Trainer.of(config, given, objective, processes, record)
 
 
-def _validation(config: TrainConfig, model: Mycelium, processes: Processes) -> list[Batch]:
-    """This process's share of the validation samples, rendered once and kept."""
-    data = config.data
-    entries = entries_of(data.catalogue, Split.VALIDATION, data.networks)
+def _validation(trainer: Trainer, prepared: Prepared) -> list[Batch]:
+    """This process's share of the validation samples, rendered once and kept; refused if there are none anywhere."""
+    config, model, processes = trainer.config, trainer.model, trainer.processes
+    data, entries = config.data, prepared.validated
     frozen = FrozenConfig(
         data.policies, False, config.hardware.buses_per_batch, model.config.window, workers=data.workers
     )
-    share = entries[processes.rank :: processes.world]
-    cases = {entry.name: data.validation_cases for entry in share}
-    with simulated(cases, share, data.validation_seed, frozen, model.normalisation) as samples:
-        batches = list(samples.epoch()) if share else []
-    if not batches and processes.world == 1:
+    # All are named, and others have no cases here: a network's policies depend on its place among all of them.
+    cases = {
+        entry.name: data.validation_cases if k % processes.world == processes.rank else 0
+        for k, entry in enumerate(entries)
+    }
+    with simulated(cases, entries, data.validation_seed, frozen, model.normalisation) as samples:
+        batches = list(samples.epoch())
+    counts = torch.zeros(len(PARTS), dtype=torch.float64)
+    for batch in batches:
+        counts += trainer.objective.counts(batch.targets(), batch.graph)
+    everywhere = processes.add(torch.cat([counts, torch.tensor([float(len(batches))])]).to(processes.device))
+    if not everywhere[-1]:
         reasons = "; ".join(f"{network}: {reason}" for network, reason in list(samples.rejected)[:3])
         raise FeederError(f"no validation case gave a sample ({reasons}); without them there is no best checkpoint")
+    if not trainer.objective.coefficients(everywhere[:-1]).any():
+        raise FeederError(
+            f"no validation sample has a question of the tasks {', '.join(trainer.objective.tasks)}, so the loss would "
+            "be 0 from the start, and there is no best checkpoint; validate on other networks"
+        )
     return batches
 
 
-def _feed(config: TrainConfig, draw: Draw, model: Mycelium, processes: Processes) -> Feed:
+def _feed(trainer: Trainer, draw: Draw) -> Feed:
+    config, model, processes = trainer.config, trainer.model, trainer.processes
     feed = FeedConfig(
         config.optimiser.batch,
         config.data.cases_per_run,

@@ -6,8 +6,9 @@ its part of the loss and its gradient, adds gradients over processes, clips, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class Trainer:
         optimiser: Of what is trained.
         objective: What is minimised.
         processes: This one among all.
+        record: What decides the result (``record_of``); a checkpoint of another one is refused.
     """
 
     config: TrainConfig
@@ -57,9 +59,16 @@ class Trainer:
     optimiser: torch.optim.Optimizer
     objective: Objective
     processes: Processes
+    record: Mapping[str, Any] = field(repr=False)
 
     @staticmethod
-    def of(config: TrainConfig, model: Mycelium, objective: Objective, processes: Processes) -> Trainer:
+    def of(
+        config: TrainConfig,
+        model: Mycelium,
+        objective: Objective,
+        processes: Processes,
+        record: Mapping[str, Any],
+    ) -> Trainer:
         """With a fresh optimiser of what is to be trained."""
         if config.finetune is not None and config.finetune.scope is Scope.HEADS:
             model.requires_grad_(False)
@@ -71,7 +80,7 @@ class Trainer:
         optimiser = torch.optim.AdamW(
             trained, lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay
         )
-        return Trainer(config, model, optimiser, objective, processes)
+        return Trainer(config, model, optimiser, objective, processes, record)
 
     def step(self, step: Step, number: int, stop: bool = False) -> StepResult:
         """One step.

@@ -55,8 +55,8 @@ class Normalisation:
         """Refuse windows whose angles mean something else; their inputs would be out of all proportion."""
         if self.temporal and self.nominal_angle != nominal_angle:
             raise FeederError(
-                f"these normalisation constants were made with nominal_angle = {self.nominal_angle}, and the window has "
-                f"nominal_angle = {nominal_angle}; compute them again with the window's"
+                f"these normalisation constants were made with nominal_angle = {self.nominal_angle}, and the window "
+                f"has {nominal_angle}; compute them again with the window's"
             )
 
     def of_static(self, store: Store, columns: Columns) -> npt.NDArray[np.float64]:

@@ -12,9 +12,11 @@ from mycelium.corpus.catalogue import Split
 from mycelium.corpus.plan import read_plan
 from mycelium.errors import FeederError
 from mycelium.evaluate.frozen import entries_of
-from mycelium.train.config import Precision, TrainConfig, read_config
+from mycelium.train.config import Precision, TrainConfig
 from mycelium.train.draw import draw_of, network_sizes
-from mycelium.train.run import SIZES, prepare_training, run_training
+from mycelium.train.prepare import SIZES, prepare_training
+from mycelium.train.read_config import read_config
+from mycelium.train.run import run_training
 from tests.corpus.bench import Serial, write_corpus
 from tests.train.toy import STEPS, curve, write_run
 
