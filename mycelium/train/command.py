@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from mycelium.errors import FeederError
 from mycelium.interrupts import ending_at_once
+
+if TYPE_CHECKING:
+    from mycelium.train.loop import Row
 
 app = App(name="train", help="Train a model: one TOML file, one run.")
 _out, _err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
@@ -37,7 +40,7 @@ def train(
     """
     with ending_at_once():
         from mycelium.train.log import STEPS
-        from mycelium.train.loop import BEST, LAST, Row
+        from mycelium.train.loop import BEST, LAST
         from mycelium.train.prepare import prepare_training
         from mycelium.train.read_config import read_config
         from mycelium.train.run import run_training
@@ -61,12 +64,7 @@ def train(
             if kind == STEPS:
                 bar.update(task, completed=row["step"], description=f"{run.name}: loss {row['loss']:.4f}")
             else:
-                bar.console.print(
-                    f"epoch {row['epoch']:.0f}: training {row['train_loss']:.4f}, validation {row['loss']:.4f} "
-                    f"(state {row['state']:.4f}, phase {row['phase']:.4f}, switch {row['switch']:.4f}, "
-                    f"fault {row['fault']:.4f}), best {row['best']:.4f}, {row['seconds']:.0f} s",
-                    highlight=False,
-                )
+                bar.console.print(_epoch(row), highlight=False)
 
         def say(text: str) -> None:
             bar.update(task, description=f"{run.name}: {text}")
@@ -84,3 +82,11 @@ def train(
         )
     if sitting.signal is not None:  # so that what was to come after training does not
         sys.exit(128 + sitting.signal)
+
+
+def _epoch(row: Row) -> str:
+    return (
+        f"epoch {row['epoch']:.0f}: training {row['train_loss']:.4f}, validation {row['loss']:.4f} "
+        f"(state {row['state']:.4f}, phase {row['phase']:.4f}, switch {row['switch']:.4f}, fault {row['fault']:.4f}), "
+        f"best {row['best']:.4f}, {row['seconds']:.0f} s"
+    )

@@ -134,6 +134,5 @@ def follow(
                 head[head_row[at], place[j] - first] = value[j]
                 head_seen[head_row[at], place[j] - first] = True
     for f in range(len(record)):
-        for h in range(HOURS):
-            record[f, COUNT, h] += complete[f]
-            record[f, ACTIVE, h] += complete[f]
+        record[f, COUNT] += complete[f]
+        record[f, ACTIVE] += complete[f]
