@@ -166,6 +166,7 @@ def test_an_interrupt_during_imports_ends_at_once_without_a_word(tmp_path: Path)
     """However deep in them it strikes: here at one of the last."""
     script = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # tests may be run with interrupts ignored
         "class Finder:\n"
         "    @staticmethod\n"
         "    def find_spec(name, path=None, target=None):\n"
@@ -184,12 +185,12 @@ def test_an_interrupt_during_imports_ends_at_once_without_a_word(tmp_path: Path)
 
 
 def test_what_others_say_about_interrupts_holds_during_imports_too() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with ending_at_once():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is before is signal.default_int_handler
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        with ending_at_once():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
         with ending_at_once():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

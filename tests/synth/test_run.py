@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mycelium.corpus.pool import Work, one_by_one
 from mycelium.errors import FeederError
 from mycelium.synth import run as running
 from mycelium.synth.command import report, synth
@@ -166,8 +167,8 @@ def test_a_worker_that_dies_rejects_one_seed(tmp_path: Path, monkeypatch: pytest
 class _StartDeadly:
     run: SynthRun
 
-    def __call__(self) -> Worker:
-        return _Deadly(self.run)
+    def __call__(self) -> Work[int, Record]:
+        return one_by_one(_Deadly(self.run))
 
 
 class _Deadly(Worker):
