@@ -7,6 +7,8 @@ where it comes from.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,9 @@ class Engine:
     """
 
     def __init__(self, script: Script) -> None:
+        folder = Path.cwd()
         self.alt: Any = _prime_context.NewContext()
+        os.chdir(folder)  # the engine goes to where the process was when it was imported
         self.dss: Any = self.alt.to_dss_python()
         self.dss.AllowForms = False
         self.dss.AllowEditor = False

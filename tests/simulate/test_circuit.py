@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -219,3 +221,18 @@ def _assert_same_grid(a: Grid, b: Grid) -> None:
 def _assert_same_configuration(a: Configuration, b: Configuration) -> None:
     for name in ("switch_open", "group_phase", "tap_pu", "capacitor_steps"):
         assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_an_engine_leaves_the_working_folder_alone(tmp_path: Path) -> None:
+    """A new context of the engine goes to where the process was when the engine was imported."""
+    script = (
+        "import os, sys\n"
+        "from mycelium.engine import Engine\n"
+        "from mycelium.grid.dss_script import read_script\n"
+        "from mycelium.feeders import feeder_path\n"
+        "os.chdir(sys.argv[1])\n"
+        "Engine(read_script(feeder_path('ieee13')))\n"
+        "print(os.getcwd())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == tmp_path.resolve()
