@@ -37,6 +37,7 @@ pack)
         --python-version 3.12 --platform manylinux2014_x86_64 --dest carry/wheels -r carry/wheels.txt
     for wheel in carry/wheels/*.whl; do .venv/bin/python -m zipfile -e "$wheel" carry/site; done
     rm -rf carry/site/pvlib/data carry/site/pvlib/tests  # weather of other places
+    rm -f carry/site/dss_python_backend/_dss_capid* carry/site/dss_python_backend.libs/libdss_capid*  # for debugging
     tar -cJf carry/site.tar.xz -C carry/site . && rm -rf carry/site carry/wheels carry/wheels.txt
     grep -qsx /carry/ .git/info/exclude || echo /carry/ >> .git/info/exclude
     mkdir -p carry/shared/profiles && cp ../shared/profiles/smartds_* carry/shared/profiles/ && cp ../shared/unpack carry/shared/
@@ -50,7 +51,9 @@ pack)
     .venv/bin/mycelium train "experiments/$name.toml" --out "$run" --prepare
     cp "$run"/networks.json "$run"/normalisation.json carry/run/
     if [ -n "${3:-}" ]; then mkdir -p carry/run/state && cp -r "$3" carry/run/state/; fi
-    du -sm carry  # MiB; with the repository at most 64
+    size=$(($(git ls-files -z | xargs -0 du -cb | tail -n 1 | cut -f1) + $(du -sb carry | cut -f1)))
+    echo "$((size >> 20)) MiB travel, the repository included"
+    if [ "$size" -ge $((64 << 20)) ]; then echo "more than 64 MiB: carry less" >&2; exit 1; fi
     ;;
 train)
     unpack
