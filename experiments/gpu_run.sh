@@ -39,7 +39,7 @@ pack)
     rm -rf carry/site/pvlib/data carry/site/pvlib/tests  # weather of other places
     rm -f carry/site/dss_python_backend/_dss_capid* carry/site/dss_python_backend.libs/libdss_capid*  # for debugging
     tar -cJf carry/site.tar.xz -C carry/site . && rm -rf carry/site carry/wheels carry/wheels.txt
-    grep -qsx /carry/ .git/info/exclude || echo /carry/ >> .git/info/exclude
+    grep -qsx /carry/ .git/info/exclude || { mkdir -p .git/info; echo /carry/ >> .git/info/exclude; }
     mkdir -p carry/shared/profiles && cp ../shared/profiles/smartds_* carry/shared/profiles/ && cp ../shared/unpack carry/shared/
     for archive in ../shared/networks/*.tar.xz; do  # not the benchmark's, and not one that is large and a single feeder
         case $(basename "$archive" .tar.xz) in
