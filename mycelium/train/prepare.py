@@ -63,7 +63,8 @@ def prepared_in(run: Path, config: TrainConfig, processes: Processes, say: Calla
     validated = entries_of(data.catalogue, Split.VALIDATION, data.networks)
     trained = entries_of(data.catalogue, Split.TRAIN, data.networks) if data.corpus is None else []
     say("reading the files of the networks")
-    training, validation = listed(trained), listed(validated)
+    lines = listed([*trained, *validated], data.workers)
+    training, validation = ({entry.name: lines[entry.name] for entry in part} for part in (trained, validated))
     run.mkdir(parents=True, exist_ok=True)
     sizes: dict[str, int] = {}
     if data.corpus is None:
