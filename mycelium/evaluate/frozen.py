@@ -7,7 +7,6 @@ bit-equal on any machine, voltages agree to 1e-7 p.u.
 from __future__ import annotations
 
 import itertools
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from mycelium.corpus.pool import Pool, PoolConfig, Task
 from mycelium.corpus.render import Rendered, RenderWork, Wanted
 from mycelium.corpus.store import Corpus
 from mycelium.corpus.stream import stream
+from mycelium.corpus.toml_file import read_toml
 from mycelium.errors import FeederError
 from mycelium.sense.policies import POLICIES
 from mycelium.window.batch import Batch
@@ -203,12 +203,7 @@ def _stored(place: Path, split: Split, cases: int | None, config: FrozenConfig, 
 
 
 def _wanted(place: Path, split: Split, cases: int | None, seed: int) -> tuple[list[tuple[Entry, int]], int]:
-    try:
-        content = tomllib.loads(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FeederError(f"{place}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FeederError(f"{place}: neither a corpus nor a catalogue ({error})") from error
+    _, content = read_toml(place, "a corpus file or a catalogue")
     if "network" in content:
         found = [(entry, _CASES if cases is None else cases) for entry in read_catalogue(place) if entry.split is split]
     else:
