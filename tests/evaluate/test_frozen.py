@@ -124,7 +124,7 @@ def test_what_cannot_be_evaluated_on_is_told(corpus: Path, tmp_path: Path) -> No
     (tmp_path / "no.toml").write_text("[")
     for place, split, message in (
         (corpus, Split.BENCHMARK, "no network is in the split 'benchmark'"),
-        (tmp_path / "absent.toml", Split.TEST, "absent.toml: not a corpus file or a catalogue: it cannot be read (No such file"),
+        (tmp_path / "absent.toml", Split.TEST, "not a corpus file or a catalogue: it cannot be read (No such file"),
         (tmp_path / "no.toml", Split.TEST, "not a corpus file or a catalogue"),
         (tmp_path, Split.TEST, "no finished corpus"),
     ):
