@@ -98,7 +98,7 @@ class RenderWork:
     """What a worker does: keeps networks open and renders what is wanted of them.
 
     Days of several cases are fetched first and rendered after one another: in turns, each would push the other's code
-    and tables out of the processor's caches, and rendering would take two to three times as long. Whatever goes wrong
+    and tables out of the processor's caches, and rendering would take longer. Whatever goes wrong
     with one case is its answer, so that it cannot stop a run.
     """
 

@@ -83,7 +83,7 @@ class Disturber:
 def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Errors:
     """Standard normal numbers by the transformation of Box and Muller.
 
-    It works on whole arrays: a third of the time that the generator's own take, which was a quarter of a sample's.
+    It works on whole arrays, which takes less time than the generator's own numbers one by one.
     """
     half = -(-shape[0] * shape[1] // 2)
     radius, turn = rng.random((2, half), dtype=np.float32)
